@@ -1,0 +1,20 @@
+# Two commands do everything, set-up included: make demo, make test.
+SHELL := /bin/bash
+PY ?= python3
+
+.PHONY: demo test lint bench venv clean
+
+venv:
+	@./tests/bin/setup venv
+
+demo: venv
+	@./tests/bin/setup demo
+
+test: venv
+	@./tests/bin/setup test
+
+lint: venv
+	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
+
+bench: venv
+	@./tests/bin/setup bench

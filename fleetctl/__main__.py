@@ -1,0 +1,21 @@
+"""The console script: ``--version`` answers before anything heavy is imported."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    if sys.argv[1:] in (["--version"], ["-V"]):
+        from fleetctl import __version__
+
+        print(f"fleetctl {__version__}")
+        return
+    from fleetctl.cli.app import run
+
+    sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Walks a plan: lock, audit, apply, watch, freeze the evidence."""

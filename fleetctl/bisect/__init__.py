@@ -1,0 +1,1 @@
+"""From a good and a bad profile to the guilty flag."""

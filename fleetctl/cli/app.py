@@ -1,0 +1,164 @@
+"""The root of the command line: commands are loaded when they are used, faults are shown in one place."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from fleetctl.cli import show
+from fleetctl.errors import Exit, FleetError, ManyErrors
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command of the root: the module that holds its ``app``, and the line of the help."""
+
+    module: str
+    help: str
+
+
+# One line a command, so that ``--help`` imports none of them.
+COMMANDS: dict[str, Entry] = {
+    "triage": Entry("triage", "Find the root of a crash in a log, a bundle or standard input."),
+}
+
+
+class LazyGroup(TyperGroup):
+    """A group whose commands are imported on use."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import and return one command, or None."""
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        if ctx.resilient_parsing and not ctx.args:
+            return TyperCommand(cmd_name, help=entry.help)
+        module = importlib.import_module(f"fleetctl.cli.{entry.module}")
+        command = typer.main.get_command(module.app)
+        command.name = cmd_name
+        return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Resolve a name; the table feeds the suggestions for a mistyped one."""
+        if args and args[0] not in COMMANDS:
+            self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]  # names for "did you mean"
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the table as help, without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+
+
+root = typer.Typer(
+    name="fleetctl",
+    cls=LazyGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@root.callback(invoke_without_command=False)
+def main_callback(
+    site: str = typer.Option(
+        "",
+        "--site",
+        metavar="DIR",
+        help="Folder with inventories/ (default: FLEETCTL_SITE, else the nearest parent).",
+    ),
+    version: bool = typer.Option(False, "--version", "-V", help="Show the version and exit."),
+) -> None:
+    """Deploy SGLang to GPU hosts, watch it start, and name what broke it."""
+    if version:
+        from fleetctl import __version__
+
+        print(f"fleetctl {__version__}")
+        raise typer.Exit
+    if site:
+        os.environ["FLEETCTL_SITE"] = site
+
+
+def new_app(help_text: str = "", **options: Any) -> typer.Typer:
+    """Return the Typer app of one command file, with the settings that all share."""
+    return typer.Typer(
+        help=help_text or None,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        **options,
+    )
+
+
+def run(args: list[str] | None = None) -> int:
+    """Run one command line and return its exit code. Faults are shown on standard error."""
+    argv = sys.argv[1:] if args is None else args
+    try:
+        outcome = root(args=argv, standalone_mode=False, prog_name="fleetctl")
+    except FleetError as error:
+        report(error, as_json="--json" in argv)
+        return int(error.exit_code)
+    except KeyboardInterrupt:
+        show.note("interrupted")
+        return int(Exit.INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return int(Exit.OK)
+    except Exception as error:
+        if hasattr(error, "exit_code") and hasattr(error, "show"):  # Typer's own usage errors
+            error.show()
+            return int(error.exit_code)
+        if type(error).__name__ == "Abort":
+            show.note("interrupted")
+            return int(Exit.INTERRUPTED)
+        return _unexpected(error)
+    return outcome if isinstance(outcome, int) else int(Exit.OK)
+
+
+def report(error: FleetError, *, as_json: bool = False) -> None:
+    """Show one fault, or each of several, to a person or as a JSON line on standard error."""
+    for one in error.errors if isinstance(error, ManyErrors) else [error]:
+        if as_json:
+            body = {
+                "error": one.reference,
+                "message": one.message,
+                "where": one.where,
+                "hint": one.hint,
+            }
+            print(json.dumps(body), file=sys.stderr)
+            continue
+        show.fault(one)
+
+
+def _unexpected(error: Exception) -> int:
+    """Keep the traceback in a file and say where; a tired person gets one line."""
+    if os.environ.get("FLEETCTL_DEBUG"):
+        raise error
+    import tempfile
+    import traceback
+
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="fleetctl-fault-", suffix=".txt", delete=False, encoding="utf-8"
+    ) as file:
+        traceback.print_exception(error, file=file)
+    show.fault(
+        FleetError(
+            "internal-fault",
+            f"{type(error).__name__}: {error}",
+            hint=f"this is a bug of fleetctl; details are in {file.name}",
+        )
+    )
+    return int(Exit.NEGATIVE)

@@ -1,0 +1,1 @@
+"""Findings about a host before the first restart."""

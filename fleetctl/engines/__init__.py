@@ -1,0 +1,1 @@
+"""What is known of serving engines, as data."""

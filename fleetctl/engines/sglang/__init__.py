@@ -1,0 +1,1 @@
+"""What is known of SGLang per version: flags, endpoints, phases, probes."""

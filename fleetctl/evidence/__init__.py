@@ -1,0 +1,1 @@
+"""Logs and bundles to typed records."""

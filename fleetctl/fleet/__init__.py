@@ -1,0 +1,1 @@
+"""Many hosts at once."""

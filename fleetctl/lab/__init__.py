@@ -1,0 +1,1 @@
+"""Disposable local hosts, and the replay engine."""

@@ -1,0 +1,1 @@
+"""Findings about a profile before it reaches a host."""

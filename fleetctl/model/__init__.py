@@ -1,0 +1,1 @@
+"""Frozen dataclasses that every room shares; standard library only."""

@@ -1,0 +1,1 @@
+"""Find the anchor, instrument, verify, overlay."""

@@ -1,0 +1,1 @@
+"""Wanted and found to a plan, as data."""

@@ -1,0 +1,157 @@
+"""The agent's main loop: JSON requests on standard input, events and results on standard output.
+
+A verb ``unit.restart`` is ``VERBS["restart"]`` of ``fleetctl.remote.unit``: a function
+``(args, session) -> dict``. The end of the input means that the client is gone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import queue
+import sys
+import threading
+import traceback
+from typing import Any, Callable
+
+
+class AgentError(Exception):
+    """A fault to be told to the person at the other end, by its reference."""
+
+    def __init__(
+        self,
+        reference: str,
+        message: str,
+        where: str = "",
+        hint: str = "",
+        context: Any = (),
+        exit_code: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.fields: dict[str, Any] = {
+            "reference": reference,
+            "message": message,
+            "where": where,
+            "hint": hint,
+            "context": list(context),
+        }
+        if exit_code is not None:
+            self.fields["exit_code"] = exit_code
+
+
+class Session:
+    """What a verb may do besides returning: send events, and see whether to stop."""
+
+    def __init__(self, send: Callable[[dict[str, Any]], None]) -> None:
+        self._send = send
+        self._id: Any = None
+        self.gone = threading.Event()  # the client's end is closed
+        self._cancel = threading.Event()
+
+    def begin(self, request_id: Any) -> None:
+        """Start on one request."""
+        self._id = request_id
+        self._cancel.clear()
+
+    def emit(self, event: dict[str, Any]) -> None:
+        """Send one event object; a client that is gone is noticed, not raised."""
+        self._send({"id": self._id, "event": event})
+
+    def cancelled(self) -> bool:
+        """Return whether to stop at the next safe point."""
+        return self.gone.is_set() or self._cancel.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep that long or until cancelled; return whether to stop."""
+        self._cancel.wait(seconds)
+        return self.cancelled()
+
+    def cancel(self) -> None:
+        """Make the running verb stop soon."""
+        self._cancel.set()
+
+
+def _reader(session: Session, requests: queue.Queue[Any]) -> None:
+    """Read frames until the input ends."""
+    for line in sys.stdin.buffer:
+        try:
+            frame = json.loads(line.decode("utf-8"))
+        except ValueError:
+            continue
+        if "verb" in frame:
+            requests.put(frame)
+        elif "cancel" in frame:
+            session.cancel()
+    session.gone.set()
+    session.cancel()
+    requests.put(None)
+
+
+def _run(frame: dict[str, Any], session: Session) -> dict[str, Any]:
+    module_name, _, name = str(frame["verb"]).partition(".")
+    if not module_name.isidentifier():
+        raise AgentError("unknown-verb", "no verb " + repr(frame["verb"]))
+    module = importlib.import_module("fleetctl.remote." + module_name)
+    verb = getattr(module, "VERBS", {}).get(name)
+    if verb is None:
+        raise AgentError("unknown-verb", "no verb " + repr(frame["verb"]))
+    result: dict[str, Any] = verb(frame.get("args") or {}, session)
+    return result
+
+
+def main() -> None:
+    """Serve requests until the client is gone."""
+    out = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # a stray print must not break the protocol
+    lock = threading.Lock()
+
+    def send(frame: dict[str, Any]) -> None:
+        data = json.dumps(frame, separators=(",", ":"), default=str).encode("utf-8") + b"\n"
+        with lock:
+            try:
+                while data:
+                    data = data[out.write(data) :]
+            except OSError:
+                session.gone.set()
+                session.cancel()
+
+    session = Session(send)
+    requests: queue.Queue[Any] = queue.Queue()
+    threading.Thread(target=_reader, args=(session, requests), daemon=True).start()
+    while True:
+        frame = requests.get()
+        if frame is None:
+            break
+        session.begin(frame.get("id"))
+        try:
+            answer = {"result": _run(frame, session)}
+        except AgentError as error:
+            answer = {"error": error.fields}
+        except OSError as error:
+            answer = {"error": _os_error(error)}
+        except Exception as error:  # noqa: BLE001  the far end shows it as a fault, never as a traceback
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            answer = {"error": {
+                "reference": "agent-fault",
+                "message": "%s: %s" % (type(error).__name__, error),
+                "where": "%s:%s" % (last.filename, last.lineno),
+            }}  # fmt: skip
+        answer["id"] = frame.get("id")
+        send(answer)
+
+
+def _os_error(error: OSError) -> dict[str, Any]:
+    """Return the fields of a fault of the operating system, with the path that it names."""
+    names = {
+        28: "disk-full",
+        30: "read-only",
+        13: "permission-denied",
+        1: "permission-denied",
+        122: "disk-full",
+    }
+    return {
+        "reference": names.get(error.errno or 0, "os-error"),
+        "message": error.strerror or str(error),
+        "where": str(error.filename or ""),
+    }

@@ -1,0 +1,1 @@
+"""Profile to argv, files and systemd unit, as text."""

@@ -1,0 +1,1 @@
+"""Incidents and verdicts for people: text, issue, HTML."""

@@ -1,0 +1,1 @@
+"""How a service is kept on a host."""

@@ -1,0 +1,220 @@
+"""The operator's end of the host agent: one exec, requests out, events and results back.
+
+The wire (docs/reference/agent-protocol.md): a decimal length and a newline, that many bytes of
+zlib-compressed Python source, then JSON lines both ways.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.resources
+import json
+import shlex
+import time
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from fleetctl.errors import Exit, FleetError, RemoteError, UnreachableError
+from fleetctl.transport.base import Channel, Connection
+
+BOOTSTRAP = "import sys,zlib;i=sys.stdin.buffer;exec(zlib.decompress(i.read(int(i.readline()))))"
+BEAT_SECONDS = 5.0
+LINE_LIMIT = 256 * 1024 * 1024
+
+PRELUDE = """
+import importlib.abc, importlib.machinery, sys
+class Shipped(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name, path=None, target=None):
+        if name in ('fleetctl', 'fleetctl.remote') or name in SOURCES:
+            return importlib.machinery.ModuleSpec(name, self, is_package=name not in SOURCES)
+    def create_module(self, spec): return None
+    def exec_module(self, module):
+        name = module.__spec__.name
+        exec(compile(SOURCES.get(name, ''), '<' + name + '>', 'exec'), module.__dict__)
+    def get_source(self, name): return SOURCES.get(name)
+sys.meta_path.insert(0, Shipped())
+from fleetctl.remote import agent
+agent.main()
+"""
+
+
+@functools.cache
+def source_of(module: str) -> str:
+    """Return the source text of ``fleetctl.remote.<module>``."""
+    path = importlib.resources.files("fleetctl.remote").joinpath(f"{module}.py")
+    return path.read_text(encoding="utf-8")
+
+
+@functools.cache
+def needed_by(module: str) -> frozenset[str]:
+    """Return the remote modules that one needs, itself among them."""
+    found = {module}
+    for node in ast.walk(ast.parse(source_of(module))):
+        if isinstance(node, ast.ImportFrom) and node.module == "fleetctl.remote":
+            for alias in node.names:
+                if alias.name not in found:
+                    found |= needed_by(alias.name)
+    return frozenset(found)
+
+
+@functools.cache
+def payload(modules: tuple[str, ...]) -> bytes:
+    """Return what the bootstrap reads: the length line and the compressed sources."""
+    names = sorted(frozenset().union(*(needed_by(m) for m in ("agent", *modules))))
+    sources = {f"fleetctl.remote.{name}": source_of(name) for name in names}
+    body = zlib.compress(f"SOURCES = {sources!r}\n{PRELUDE}".encode())
+    return str(len(body)).encode() + b"\n" + body
+
+
+class Agent:
+    """A running agent on one host. Use as a context manager; leaving it ends the agent."""
+
+    def __init__(self, connection: Connection, modules: Iterable[str] = ()) -> None:
+        self.connection = connection
+        host = connection.host
+        command = f"{shlex.quote(host.python)} -c {shlex.quote(BOOTSTRAP)}"
+        if host.become == "sudo":
+            command = f"sudo -n {command}"
+        self._channel: Channel = connection.open(command)
+        self._buffer = bytearray()
+        self._next_id = 0
+        self._last_beat = time.monotonic()
+        self._channel.send(payload(tuple(sorted(modules))))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the agent: it sees the end of its input and stops after its atomic step."""
+        self._channel.close()
+
+    def call(
+        self,
+        verb: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        on_event: Callable[[dict[str, Any]], None] | None = None,
+        timeout: float | None = 60.0,
+    ) -> dict[str, Any]:
+        """Run ``module.function`` on the host and return its result.
+
+        ``timeout`` is seconds for the whole call; None waits as long as the host answers to beats.
+        Raises RemoteError with the host's own reference, UnreachableError when the session is lost.
+        """
+        self._next_id += 1
+        self._send({"id": self._next_id, "verb": verb, "args": dict(args or {})})
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            frame = self._receive(deadline, verb)
+            if frame.get("id") != self._next_id:
+                continue
+            if "event" in frame:
+                if on_event is not None:
+                    on_event(frame["event"])
+            elif "error" in frame:
+                raise self._error(frame["error"])
+            else:
+                return dict(frame["result"])
+
+    def cancel(self) -> None:
+        """Ask the running verb to stop at its next safe point."""
+        self._send({"cancel": self._next_id})
+
+    def _send(self, frame: dict[str, Any]) -> None:
+        self._channel.send(json.dumps(frame, separators=(",", ":")).encode() + b"\n")
+
+    def _receive(self, deadline: float | None, verb: str) -> dict[str, Any]:
+        while True:
+            end = self._buffer.find(b"\n")
+            if end >= 0:
+                line = bytes(self._buffer[:end])
+                del self._buffer[: end + 1]
+                frame = self._parse(line)
+                if frame is not None:
+                    return frame
+                continue
+            if len(self._buffer) > LINE_LIMIT:
+                raise RemoteError(
+                    "agent-flood", "a line of over 256 MiB", where=self.connection.host.name
+                )
+            self._fill(deadline, verb)
+
+    def _parse(self, line: bytes) -> dict[str, Any] | None:
+        """Return the frame, or None for a line that is not the agent's (a login banner, say)."""
+        try:
+            frame = json.loads(line)
+        except ValueError:
+            return None
+        return frame if isinstance(frame, dict) else None
+
+    def _fill(self, deadline: float | None, verb: str) -> None:
+        now = time.monotonic()
+        if deadline is not None and now >= deadline:
+            raise UnreachableError(
+                "command-timeout",
+                f"{verb} gave no result in time",
+                where=self.connection.host.name,
+                hint="the host may be overloaded; try again, or raise --timeout",
+            )
+        if now - self._last_beat >= BEAT_SECONDS:
+            self._last_beat = now
+            self._send({"beat": 1})
+        wait = BEAT_SECONDS if deadline is None else min(BEAT_SECONDS, deadline - now)
+        try:
+            chunk = self._channel.recv(max(wait, 0.001))
+        except TimeoutError:
+            return
+        if not chunk:
+            raise self._ended()
+        self._buffer += chunk
+
+    def _error(self, error: dict[str, Any]) -> FleetError:
+        code = error.get("exit_code")
+        return RemoteError(
+            str(error.get("reference", "remote-failed")),
+            str(error.get("message", "")),
+            where=str(error.get("where") or self.connection.host.name),
+            hint=str(error.get("hint", "")),
+            context=tuple(str(c) for c in error.get("context", ())),
+            exit_code=Exit(code) if code in set(Exit) else None,
+        )
+
+    def _ended(self) -> FleetError:
+        """Say why the agent is gone, from its exit status and what it wrote to standard error."""
+        try:
+            rc = self._channel.wait(2.0)
+        except TimeoutError:
+            rc = None
+        said = self._channel.stderr().decode(errors="replace").strip()
+        host = self.connection.host
+        if "sudo:" in said and ("password" in said or "terminal" in said):
+            return RemoteError(
+                "sudo-password",
+                "sudo needs a password there",
+                where=host.name,
+                hint=f"allow it without one for {host.user or 'this user'}, or connect as root",
+            )
+        if rc == 127 or "not found" in said:
+            return RemoteError(
+                "no-python",
+                f"{host.python} is not there",
+                where=host.name,
+                hint="install python3 (3.8 or newer), or set python: in the inventory",
+            )
+        if rc is None or rc < 0:
+            return UnreachableError("connection-lost", "the session ended", where=host.name)
+        return RemoteError(
+            "agent-died", f"the agent ended with status {rc}", where=host.name,
+            context=tuple(said.splitlines()[-5:]),
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Records to a root, a label, a fingerprint and advice."""
