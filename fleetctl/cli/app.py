@@ -27,6 +27,7 @@ class Entry:
 # One line a command, so that ``--help`` imports none of them.
 COMMANDS: dict[str, Entry] = {
     "triage": Entry("triage", "Find the root of a crash in a log, a bundle or standard input."),
+    "incidents": Entry("incidents", "What failed, where, how often, and what was said of it."),
 }
 
 

@@ -1,0 +1,149 @@
+"""One incident as text: for the terminal, and as an issue to paste upstream. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fleetctl.model.incident import Group, Occurrence
+
+
+def row(occurrence: Occurrence, group: Group) -> dict[str, Any]:
+    """Return the documented line of ``incidents list --json``."""
+    triage = occurrence.triage
+    return {
+        "schema": "fleetctl.incident-row/1",
+        "id": occurrence.id,
+        "launch_id": occurrence.launch_id,
+        "host": occurrence.host,
+        "service": occurrence.service,
+        "invocation_id": occurrence.invocation_id,
+        "label": triage.get("label"),
+        "phase": triage.get("phase"),
+        "signature": triage.get("signature"),
+        "fingerprint": occurrence.fingerprint,
+        "count": group.count,
+        "first_seen": group.first_seen,
+        "last_seen": group.last_seen,
+        "observed_at": occurrence.observed_at,
+        "status": group.status.value,
+    }
+
+
+def full_text(occurrence: Occurrence, group: Group) -> str:
+    """Return everything known of an incident, for a terminal."""
+    triage = occurrence.triage
+    times = "once" if group.count == 1 else f"{group.count} times since {group.first_seen}"
+    lines = [
+        f"incident {occurrence.id}  {triage.get('label')}  ({triage.get('verdict')})",
+        f"  service     {occurrence.host}/{occurrence.service}, invocation {occurrence.invocation_id or '-'}",
+        f"  when        {occurrence.observed_at}, phase {triage.get('phase')}, state {triage.get('state')}",
+        f"  seen        {times} on {', '.join(group.hosts)}; {group.status.value}",
+        f"  group       {occurrence.fingerprint}",
+        f"  signature   {triage.get('signature')}",
+        *_root_lines(triage),
+        *_cascade_lines(triage),
+    ]
+    if occurrence.changed_since_ready:
+        count = len(occurrence.changed_since_ready)
+        atoms = "1 atom" if count == 1 else f"{count} atoms"
+        lines.append(
+            f"  changed     {atoms} since the last ready launch: {', '.join(occurrence.changed_since_ready)}"
+        )
+    lines += _captured_lines(triage)
+    if occurrence.launch_id:
+        lines.append(f"  launch      {occurrence.launch_id}")
+    if occurrence.bundle:
+        lines.append(f"  evidence    {occurrence.bundle}")
+    lines += [f"  owner       {group.owner}"] if group.owner else []
+    lines += [f"  link        {link}" for link in group.links]
+    lines += [f"  {event.at} {event.by}: {event.text}" for event in group.comments]
+    lines += _advice_lines(triage)
+    return "\n".join(lines)
+
+
+def _root_lines(triage: dict[str, Any]) -> list[str]:
+    root = triage.get("root")
+    if not root:
+        return ["  root        not in this log"]
+    kind = f"{root['exception_type']}: " if root.get("exception_type") else ""
+    lines = [f"  root        {kind}{root['message']}"]
+    where = [f"line {root['line']}"]
+    if root.get("ranks"):
+        where.append("ranks " + ", ".join(root["ranks"]))
+    where += [f"{name} {root[name]}" for name in ("worker", "step") if root.get(name)]
+    lines.append(f"              {', '.join(where)}")
+    frames = [f for f in root.get("frames") or () if f.get("in_app")][-3:]
+    lines += [f"              at {f['file']}:{f['line']} in {f['function']}" for f in frames]
+    return lines
+
+
+def _cascade_lines(triage: dict[str, Any]) -> list[str]:
+    lines = []
+    for cascade in list(triage.get("cascades") or ())[:6]:
+        count = f" ×{cascade['count']}" if cascade.get("count", 1) > 1 else ""
+        lines.append(f"  followed by {cascade['kind']}{count}: {cascade['message'][:120]}")
+    return lines
+
+
+def _captured_lines(triage: dict[str, Any]) -> list[str]:
+    captured = triage.get("captured") or {}
+    return [f"  captured    {key} = {value}" for key, value in sorted(captured.items())]
+
+
+def _advice_lines(triage: dict[str, Any]) -> list[str]:
+    lines = []
+    for step in triage.get("advice") or ():
+        mark = "  (disruptive)" if step.get("disruptive") else ""
+        lines.append(f"  next        {step['action']}: {step['why']}{mark}")
+        if step.get("command"):
+            lines.append(f"              $ {step['command']}")
+    return lines
+
+
+def issue_text(occurrence: Occurrence, group: Group, names: Iterable[str] = ()) -> str:
+    """Return a bug report in the shape that SGLang asks for, without host names.
+
+    ``names`` are further words to leave out. The parts follow SGLang's own form
+    (.github/ISSUE_TEMPLATE/1-bug-report.yml): description, reproduction, environment.
+    """
+    triage = occurrence.triage
+    root = triage.get("root") or {}
+    config = occurrence.config or {}
+    frames = [f"  {f['file']}:{f['line']} in {f['function']}" for f in root.get("frames") or ()]
+    flags = " ".join(_flag(k, v) for k, v in sorted((config.get("flags") or {}).items()))
+    versions = [f"- {k}: {v}" for k, v in sorted((config.get("versions") or {}).items())]
+    text = "\n".join(
+        [
+            f"# [Bug] {triage.get('signature') or triage.get('label')}",
+            "",
+            "## Describe the bug",
+            f"The server ended in phase `{triage.get('phase')}`, {triage.get('verdict')}:",
+            f"{triage.get('label')}.",
+            "",
+            "```",
+            f"{root.get('exception_type') or ''} {root.get('message') or 'root not in the log'}".strip(),
+            *frames,
+            "```",
+            f"Ranks: {', '.join(root.get('ranks') or ()) or 'not given'}. Seen {group.count} time(s).",
+            "",
+            "## Reproduction",
+            "```",
+            f"python -m sglang.launch_server --model-path {config.get('model', 'MODEL')} {flags}".rstrip(),
+            "```",
+            "",
+            "## Environment",
+            *(versions or ["- not recorded"]),
+        ]
+    )
+    for name in sorted({occurrence.host, *group.hosts, *names} - {""}, key=len, reverse=True):
+        text = text.replace(name, "HOST")
+    return text + "\n"
+
+
+def _flag(name: str, value: Any) -> str:
+    if value is True:
+        return f"--{name}"
+    if isinstance(value, list | tuple):
+        return f"--{name} {' '.join(str(v) for v in value)}"
+    return f"--{name} {value}"
