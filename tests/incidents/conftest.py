@@ -24,11 +24,17 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         pytest.skip("PostgreSQL's server programs are not installed (apt-get install postgresql)")
     base = Path("/tmp") / f"fleetctl-pg-{os.getpid()}"
     base.mkdir(mode=0o777)
-    owner = []
+    owner: list[str] = []
     if os.geteuid() == 0:  # PostgreSQL refuses to run as root
         shutil.chown(base, "nobody")
         owner = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
-    run = lambda *argv: subprocess.run([*owner, *argv], check=True, capture_output=True, cwd=base)  # noqa: E731
+
+    def run(*argv: str) -> None:
+        command = [*owner, *argv]
+        subprocess.run(
+            command, check=True, cwd=base, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
     try:
         run(
             str(POSTGRES / "initdb"),
@@ -41,12 +47,10 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             "-N",
         )
         options = f"-k {base} -c listen_addresses= -c fsync=off"
-        subprocess.run(
-            [*owner, str(POSTGRES / "pg_ctl"), "-D", str(base / "data"), "-o", options, "-w", "-l", str(base / "log"), "start"],
-            check=True, cwd=base, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        server = (str(POSTGRES / "pg_ctl"), "-D", str(base / "data"))
+        run(*server, "-o", options, "-w", "-l", str(base / "log"), "start")
         yield f"postgresql+psycopg://fleetctl@/postgres?host={base}"
-        run(str(POSTGRES / "pg_ctl"), "-D", str(base / "data"), "-m", "immediate", "stop")
+        run(*server, "-m", "immediate", "stop")
     finally:
         shutil.rmtree(base, ignore_errors=True)
 

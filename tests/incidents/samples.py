@@ -41,7 +41,7 @@ def launch(
     config = LaunchConfig(
         "tp8",
         "/models/k2",
-        flags=flags,
+        flags=flags or {},
         env={"NCCL_DEBUG": "WARN"},
         versions={"sglang": "0.5.12.post1"},
     )

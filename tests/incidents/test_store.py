@@ -72,7 +72,7 @@ def test_the_last_ready_launch_is_the_newest_that_became_ready(store: Store) -> 
 
 
 def test_a_launch_comes_back_equal(store: Store) -> None:
-    one = launch("l-1", **{"tp-size": 8, "cuda-graph-bs": [1, 2]})
+    one = launch("l-1", flags={"tp-size": 8, "cuda-graph-bs": [1, 2]})
     store.record_launch(one)
     assert store.launch("l-1") == one
     assert store.launch("l-9") is None
