@@ -27,6 +27,7 @@ class Entry:
 # One line a command, so that ``--help`` imports none of them.
 COMMANDS: dict[str, Entry] = {
     "triage": Entry("triage", "Find the root of a crash in a log, a bundle or standard input."),
+    "lab": Entry("lab", "Disposable systemd hosts on this computer, to try things on."),
     "incidents": Entry("incidents", "What failed, where, how often, and what was said of it."),
 }
 
