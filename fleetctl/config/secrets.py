@@ -1,0 +1,114 @@
+"""Secrets, fetched when they are applied and not before. Their values are in no repr, log or error."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fleetctl.config.check import raise_all
+from fleetctl.errors import ConfigError, FleetError
+from fleetctl.model.fleet import Profile, SecretRef
+
+COMMAND_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """The values of a profile's secrets. The repr shows names only."""
+
+    flags: dict[str, str] = field(default_factory=dict, repr=False)
+    env: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def values(self) -> list[str]:
+        """Return every value, for redaction."""
+        return [*self.flags.values(), *self.env.values()]
+
+
+def resolve_secrets(profile: Profile) -> Secrets:
+    """Fetch every secret of a profile. Raises ConfigError, or ManyErrors for all that fail."""
+    errors: list[FleetError] = []
+
+    def fetch_all(kind: str, references: Mapping[str, SecretRef]) -> dict[str, str]:
+        values: dict[str, str] = {}
+        for name, reference in references.items():
+            origin = profile.origins.get(f"secrets.{kind}.{name}")
+            try:
+                values[name] = fetch(reference)
+            except ValueError as error:
+                errors.append(
+                    ConfigError(
+                        "secret-missing",
+                        f"{name}: {error}",
+                        where=origin.where if origin else "",
+                        hint=_HINTS[reference.kind],
+                    )
+                )
+        return values
+
+    found = Secrets(fetch_all("flags", profile.secret_flags), fetch_all("env", profile.secret_env))
+    raise_all(errors)
+    return found
+
+
+_HINTS = {
+    "env": "export it in the shell that runs fleetctl",
+    "file": "the path is one of this machine; ~ is your home",
+    "command": "run it by hand to see what it says; it must print the secret alone",
+}
+
+
+def fetch(reference: SecretRef) -> str:
+    """Return one secret, one line without its end. ValueError says why there is none."""
+    value = _FETCH[reference.kind](reference.value)
+    if not value:
+        raise ValueError(f"{reference.kind} {reference.value} is empty")
+    if any(c in value for c in "\0\n\r"):
+        raise ValueError(f"{reference.kind} {reference.value} gives more than one line")
+    return value
+
+
+def _from_env(name: str) -> str:
+    if name not in os.environ:
+        raise ValueError(f"the variable {name} is not set")
+    return os.environ[name]
+
+
+def _from_file(path: str) -> str:
+    try:
+        return Path(path).expanduser().read_text(encoding="utf-8").rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not UTF-8 text") from None
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
+
+
+def _from_command(command: str) -> str:
+    try:
+        done = subprocess.run(
+            shlex.split(command),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ValueError(f"`{command}` gave nothing in {COMMAND_SECONDS:g} s") from None
+    except OSError as error:
+        raise ValueError(f"`{command}`: {error.strerror}") from None
+    if done.returncode:
+        raise ValueError(f"`{command}` ended with status {done.returncode}")
+    try:
+        return done.stdout.decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise ValueError(f"`{command}` did not print UTF-8 text") from None
+
+
+_FETCH: dict[str, Callable[[str], str]] = {
+    "env": _from_env,
+    "file": _from_file,
+    "command": _from_command,
+}

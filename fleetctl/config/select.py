@@ -1,0 +1,117 @@
+"""Selectors: host, host/service, globs, ranges, @group. Nothing is ever selected silently."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+
+from fleetctl.config.check import raise_all
+from fleetctl.config.nearest import did_you_mean
+from fleetctl.config.ranges import expand, has_range
+from fleetctl.errors import FleetError, UsageError
+from fleetctl.model.fleet import Host, Service, Target
+
+HINT = "name hosts, @groups or globs, or say --all"
+
+
+def select(hosts: Mapping[str, Host], patterns: Sequence[str]) -> list[Target]:
+    """Return the services that the patterns pick, each once, in the order of the inventory.
+
+    A host without ``/service`` means its service ``main``, or its only one. ``--all`` means every
+    service of every host. Raises UsageError, or ManyErrors for all unknown names at once.
+    """
+    if not patterns:
+        raise UsageError("no-host", "no host is named", hint=HINT)
+    picked: set[tuple[str, str]] = set()
+    errors: list[FleetError] = []
+    for pattern in patterns:
+        try:
+            picked |= {(t.host.name, t.service.name) for t in _one(hosts, pattern)}
+        except UsageError as error:
+            errors.append(error)
+    raise_all(errors)
+    return [
+        Target(host, service)
+        for host in hosts.values()
+        for service in host.services
+        if (host.name, service.name) in picked
+    ]
+
+
+def _one(hosts: Mapping[str, Host], pattern: str) -> list[Target]:
+    if pattern == "--all":
+        return [Target(h, s) for h in hosts.values() for s in h.services]
+    names, slash, service = pattern.partition("/")
+    found = [h for h in _hosts(hosts, names) if h.services]
+    if not found:
+        raise UsageError(
+            "no-service", f"{names} runs no service", hint="see services: in hosts.yaml"
+        )
+    if not slash:
+        return [Target(h, _default_service(h)) for h in found]
+    targets = [
+        Target(h, s) for h in found for s in h.services if fnmatch.fnmatchcase(s.name, service)
+    ]
+    if not targets:
+        known = sorted({s.name for h in found for s in h.services})
+        raise UsageError(
+            "unknown-service",
+            f"no service {service!r} on {names}",
+            hint=did_you_mean(service, known, f"there is {', '.join(known)}"),
+        )
+    return targets
+
+
+def _default_service(host: Host) -> Service:
+    main = host.service("main")
+    if main is not None:
+        return main
+    if len(host.services) == 1:
+        return host.services[0]
+    names = [f"{host.name}/{s.name}" for s in host.services]
+    raise UsageError(
+        "which-service",
+        f"{host.name} has several services and none is called main",
+        hint=f"say {' or '.join(names)}, or {host.name}/* for all",
+    )
+
+
+def _hosts(hosts: Mapping[str, Host], names: str) -> list[Host]:
+    if names.startswith("@"):
+        return _group(hosts, names[1:])
+    try:
+        wanted = [n.name for n in expand(names)] if has_range(names) else [names]
+    except ValueError as error:
+        raise UsageError("bad-range", f"{names!r}: {error}") from error
+    found: list[Host] = []
+    missing: list[str] = []
+    for name in wanted:
+        if "*" in name or "?" in name:
+            matches = [h for h in hosts.values() if fnmatch.fnmatchcase(h.name, name)]
+            found += matches
+            missing += [] if matches else [name]
+        elif name in hosts:
+            found.append(hosts[name])
+        else:
+            missing.append(name)
+    if missing:
+        what = "no host is called" if "*" not in names else "no host matches"
+        raise UsageError(
+            "unknown-host",
+            f"{what} {', '.join(missing)}",
+            hint=did_you_mean(missing[0], hosts, "`fleetctl hosts list` shows the inventory"),
+        )
+    return found
+
+
+def _group(hosts: Mapping[str, Host], name: str) -> list[Host]:
+    found = [h for h in hosts.values() if name in h.groups]
+    if not found:
+        known = sorted({g for h in hosts.values() for g in h.groups})
+        otherwise = f"there are {', '.join(known)}" if known else "the inventory has no groups"
+        raise UsageError(
+            "unknown-group",
+            f"no host is in group {name!r}",
+            hint=did_you_mean(name, known, otherwise),
+        )
+    return found
