@@ -1,0 +1,1 @@
+def f(a):    x = 1    return a

@@ -1,0 +1,7 @@
+class f:
+    def f(self):
+        return 1
+
+
+def f(a):
+    return a

@@ -1,0 +1,3 @@
+def f(a):  # hi
+    # c \
+    return a

@@ -1,0 +1,7 @@
+@x
+@y(
+ 1)
+def f(a):
+    @z
+    def g(): pass
+    return g

@@ -1,0 +1,4 @@
+def f(a):
+    """doc"""; \
+  x = 1
+    return x

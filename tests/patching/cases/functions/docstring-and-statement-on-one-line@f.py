@@ -1,0 +1,3 @@
+def f(a):
+    """doc"""; x = 1
+    return x

@@ -1,0 +1,3 @@
+x=' '
+def f(a):
+    return a

@@ -1,0 +1,4 @@
+import os
+def f(a):
+    x = 1
+    return a

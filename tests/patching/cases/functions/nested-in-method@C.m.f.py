@@ -1,0 +1,5 @@
+def g(): pass
+class C:
+    def m(self):
+        def f(a):
+            return a

@@ -1,0 +1,2 @@
+def f(a): x = 1; return a # c
+y = 2

@@ -1,0 +1,6 @@
+@overload
+def f(a): ...
+@t.overload
+def f(b): ...
+def f(a):
+    return a

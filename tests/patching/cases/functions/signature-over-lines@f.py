@@ -1,0 +1,9 @@
+def f(
+    a,
+):
+
+    # c
+
+    return a
+
+
