@@ -2,19 +2,129 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 
-from fleetctl.lab import base
+from fleetctl.lab import base, paths, pip, shell
+from fleetctl.lab.guest import tinymodel
 from fleetctl.lab.spec import HostSpec
 
 Say = Callable[[str], None]
 
+VENV = "opt/sglang/.venv"
+SITE_PACKAGES = f"{VENV}/lib/python3.11/site-packages"
+MODEL = "models/tiny-llama"
+DEPS_SIZE = "about 290 MB of wheels (torch for the CPU among them), 1.9 GB on disk"
+SGLANG_SIZE = {
+    "0.5.10": "5 MB of wheels, 60 MB on disk",
+    "0.5.12.post1": "7 MB of wheels, 73 MB on disk",
+    "0.5.15": "10 MB of wheels, 102 MB on disk",
+    "0.5.23": "25 MB of wheels, 223 MB on disk",
+}
+# SGLang imports these while it starts, CPU or not; the stubs make them unneeded.
+STUBBED = ("torchvision", "sgl_kernel", "triton")
+
 
 def ensure(host: HostSpec, say: Say) -> list[Path]:
     """Return the read-only layers of a host, topmost first, building those that are missing."""
-    return [base.ensure(say)]
+    match host.engine:
+        case "sglang":
+            engine = [sglang(host.version, say), deps(say), model(say)]
+        case "replay":
+            engine = [replay(host.version, say), model(say)]
+        case _:
+            engine = []
+    return [*engine, base.ensure(say)]
 
 
 def customise(host: HostSpec, root: Path) -> None:
-    """Put into a host's own tree what only this host has."""
+    """Put into a host's own tree what only this host has: its levers. Needs the tree mounted."""
+    packages = root / SITE_PACKAGES
+    for lever in host.levers:
+        (packages / f"fleetctl_lab_{lever}.py").write_text(guest(f"{lever}.py"))
+        (packages / f"zz_fleetctl_lab_{lever}.pth").write_text(f"import fleetctl_lab_{lever}\n")
+
+
+def guest(name: str) -> str:
+    """Return the text of a program that runs inside the hosts."""
+    return (resources.files("fleetctl.lab.guest") / name).read_text(encoding="utf-8")
+
+
+def requirements() -> str:
+    """Return the pinned packages that SGLang needs on the CPU."""
+    return (resources.files("fleetctl.lab") / "data/sglang-deps.txt").read_text(encoding="utf-8")
+
+
+def build(name: str, recipe: str, say: Say, what: str, fill: Callable[[Path], None]) -> Path:
+    """Return the layer of that name and recipe; build it once, whoever else asks at the same time."""
+    done = paths.cache() / f"{name}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
+    if done.is_dir():
+        return done
+    with paths.locked(done):
+        if not done.is_dir():
+            if what:
+                say(what)
+            fresh = done.with_name(f".{done.name}.part")
+            shell.run(["rm", "-rf", "--one-file-system", fresh])
+            fresh.mkdir(parents=True)
+            fill(fresh)
+            os.sync()
+            fresh.rename(done)
+    return done
+
+
+def deps(say: Say) -> Path:
+    """Return the layer with the venv and everything SGLang imports, without SGLang (about 100 s)."""
+
+    def fill(root: Path) -> None:
+        skeleton(root)
+        packages = root / SITE_PACKAGES
+        pip.install_torch(packages, requirements(), say)
+        pip.install(packages, requirements(), without=("torch",))
+        (packages / "fleetctl_lab_stubs.py").write_text(guest("stubs.py"))
+        names = ", ".join(repr(name) for name in STUBBED)
+        line = f"import fleetctl_lab_stubs; fleetctl_lab_stubs.install({names})\n"
+        # A .pth file, since Debian ships a sitecustomize of its own.
+        (packages / "fleetctl_lab_stubs.pth").write_text(line)
+
+    recipe = requirements() + guest("stubs.py") + repr(STUBBED) + "2"
+    return build("deps", recipe, say, f"fetching what SGLang needs: {DEPS_SIZE}", fill)
+
+
+def sglang(version: str, say: Say) -> Path:
+    """Return the layer with one release of SGLang, just as its wheel has it (about 5 s)."""
+
+    def fill(root: Path) -> None:
+        pip.install(root / SITE_PACKAGES, f"sglang=={version}\n")
+
+    what = f"fetching SGLang {version}: {SGLANG_SIZE[version]}"
+    return build(f"sglang-{version}", "1", say, what, fill)
+
+
+def model(say: Say) -> Path:
+    """Return the layer with the tiny random model at ``/models/tiny-llama``; nothing is fetched."""
+
+    def fill(root: Path) -> None:
+        tinymodel.write(root / MODEL)
+
+    return build("model", guest("tinymodel.py"), say, "", fill)
+
+
+def replay(version: str, say: Say) -> Path:
+    """Return the layer with the stand-in for one release; nothing is fetched."""
+    raise NotImplementedError
+
+
+def skeleton(root: Path) -> None:
+    """Make an empty venv that the hosts' own python3 runs."""
+    binaries = root / VENV / "bin"
+    binaries.mkdir(parents=True)
+    for name in ("python", "python3"):
+        (binaries / name).symlink_to("/usr/bin/python3")
+    (root / VENV / "pyvenv.cfg").write_text(
+        "home = /usr/bin\ninclude-system-site-packages = false\n"
+    )
+    (root / SITE_PACKAGES).mkdir(parents=True)
