@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+import time
 from dataclasses import dataclass
 from typing import Protocol
 
+from fleetctl.errors import UnreachableError
 from fleetctl.model.fleet import Host
+
+STDERR_LIMIT = 1024 * 1024
+STDOUT_LIMIT = 64 * 1024 * 1024
+UNTHREADED = 32 * 1024  # fits any socket buffer: writing it cannot block for long
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one command left behind. ``seconds`` is wall time including the round trip."""
+    """What one command left behind. ``seconds`` is wall time including the round trip.
+
+    ``truncated`` says that standard output went on after the first 64 MiB.
+    """
 
     rc: int
     stdout: bytes
     stderr: bytes
     seconds: float
+    truncated: bool = False
 
 
 class Channel(Protocol):
@@ -34,15 +46,15 @@ class Channel(Protocol):
         ...
 
     def wait(self, timeout: float) -> int:
-        """Return the exit status; TimeoutError after that many seconds."""
+        """Return the exit status; TimeoutError after that many seconds. Negative: the session was lost."""
         ...
 
     def stderr(self) -> bytes:
-        """Return what came on standard error so far (bounded to 64 KiB)."""
+        """Return what came on standard error so far (the first 1 MiB)."""
         ...
 
     def close(self) -> None:
-        """Give the channel up; the remote process group does not outlive it."""
+        """Give the channel up: end its input, and stop what does not end by that within half a second."""
         ...
 
 
@@ -65,3 +77,43 @@ class Connection(Protocol):
     def close(self) -> None:
         """End the session."""
         ...
+
+
+def exchange(channel: Channel, stdin: bytes, end: float) -> Result:
+    """Feed a command its input, read it to its end and return what it left.
+
+    ``end`` is on the monotonic clock; TimeoutError when it comes first (the channel stays open).
+    """
+    started = time.monotonic()
+    _feed(channel, stdin)
+    kept = bytearray()
+    truncated = False
+    while chunk := channel.recv(_left(end)):
+        room = STDOUT_LIMIT - len(kept)
+        truncated = truncated or len(chunk) > room
+        kept += chunk[: max(room, 0)]
+    rc = channel.wait(_left(end))
+    return Result(rc, bytes(kept), channel.stderr(), time.monotonic() - started, truncated)
+
+
+def _left(end: float) -> float:
+    left = end - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+def _feed(channel: Channel, stdin: bytes) -> None:
+    """Write the input beside the reading when it is large: both pipes may be full at once."""
+
+    def write() -> None:
+        # A command may well end without reading its input; its exit status says how it went.
+        with contextlib.suppress(UnreachableError):
+            if stdin:
+                channel.send(stdin)
+            channel.close_stdin()
+
+    if len(stdin) <= UNTHREADED:
+        write()
+    else:
+        threading.Thread(target=write, daemon=True).start()

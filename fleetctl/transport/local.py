@@ -13,9 +13,8 @@ from typing import IO
 
 from fleetctl.errors import UnreachableError
 from fleetctl.model.fleet import Host
-from fleetctl.transport.base import Result
-
-STDERR_LIMIT = 64 * 1024
+from fleetctl.transport import faults
+from fleetctl.transport.base import STDERR_LIMIT, Result, exchange
 
 
 class LocalChannel:
@@ -58,8 +57,9 @@ class LocalChannel:
 
     def recv(self, timeout: float) -> bytes:
         """Return the next output of the child, b"" at its end."""
-        ready, _, _ = select.select([self._stdout], [], [], timeout)
-        if not ready:
+        poll = select.poll()
+        poll.register(self._stdout, select.POLLIN)
+        if not poll.poll(timeout * 1000):
             raise TimeoutError
         return os.read(self._stdout.fileno(), 65536)
 
@@ -75,7 +75,7 @@ class LocalChannel:
         except subprocess.TimeoutExpired as error:
             raise TimeoutError from error
         self._drain.join(1.0)
-        return code
+        return code if code >= 0 else 128 - code  # as a shell tells it
 
     def stderr(self) -> bytes:
         """Return standard error so far."""
@@ -112,17 +112,16 @@ class LocalConnection:
 
     def exec(self, command: str, stdin: bytes = b"", timeout: float = 30.0) -> Result:
         """Run a shell command line to its end."""
-        started = time.monotonic()
+        channel = self.open(command)
         try:
-            done = subprocess.run(
-                ["/bin/sh", "-c", command], input=stdin, capture_output=True, timeout=timeout,
-                check=False, start_new_session=True,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired as error:
-            raise UnreachableError(
-                "command-timeout", f"no end after {timeout:g} s", where=self._host.name
-            ) from error
-        return Result(done.returncode, done.stdout, done.stderr, time.monotonic() - started)
+            result = exchange(channel, stdin, time.monotonic() + timeout)
+        except TimeoutError as error:
+            raise faults.command_timeout(self._host.name, timeout) from error
+        finally:
+            channel.close()
+        if command.startswith("sudo -n"):
+            faults.check_sudo(result, self._host)
+        return result
 
     def close(self) -> None:
         """Nothing to end."""

@@ -1,0 +1,155 @@
+"""The way to a server's port: TCP, a ProxyCommand, or through other hosts."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import socket
+import threading
+from typing import Any
+
+from fleetctl.errors import FleetError
+from fleetctl.transport import faults
+from fleetctl.transport.deadline import Deadline
+from fleetctl.transport.lean import paramiko
+from fleetctl.transport.sshconfig import Settings, destination, settings
+from fleetctl.transport.wire import CommandSocket, QuickSocket, Wire
+
+
+def stream(name: str, found: Settings, deadline: Deadline) -> Any:
+    """Return a connected socket-like object. Raises UnreachableError with the reason."""
+    if found.jumps:
+        return _through(name, found, deadline)
+    if found.proxy:
+        return CommandSocket(found.proxy)
+    return QuickSocket(_connect(name, found, deadline))
+
+
+def _connect(name: str, found: Settings, deadline: Deadline) -> socket.socket:
+    place = f"{found.address}:{found.port}"
+    failure: OSError | None = None
+    addresses = _resolve(name, found.address, found.port, deadline)
+    for left, (family, kind, protocol, _, address) in zip(
+        range(len(addresses), 0, -1), addresses, strict=True
+    ):
+        sock = socket.socket(family, kind, protocol)
+        sock.settimeout(deadline.left() / left)
+        try:
+            sock.connect(address)
+        except OSError as error:
+            sock.close()
+            failure = error
+        else:
+            return sock
+    assert failure is not None
+    raise faults.from_os(failure, name, place, deadline.seconds) from failure
+
+
+def _resolve(name: str, address: str, port: int, deadline: Deadline) -> list[Any]:
+    """Look an address up; a resolver that hangs does not hold the deadline up."""
+    with contextlib.suppress(socket.gaierror):
+        return socket.getaddrinfo(
+            address, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+        )
+    found: list[Any] = []
+
+    def look_up() -> None:
+        try:
+            found.extend(socket.getaddrinfo(address, port, type=socket.SOCK_STREAM))
+        except OSError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=look_up, daemon=True)
+    thread.start()
+    thread.join(deadline.left())
+    if not found:
+        raise faults.timed_out(name, deadline.seconds, f"resolving {address}")
+    if isinstance(found[0], OSError):
+        reason = found[0].strerror or str(found[0])
+        raise faults.name_unknown(name, address, reason) from found[0]
+    return found
+
+
+class _Jumps:
+    """Sessions with jump hosts: one for each way, shared by all hosts behind it, open until the end.
+
+    So a bastion is logged in to once, and its second factor is asked for once.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._gates: dict[tuple[str, ...], threading.Lock] = {}
+        self._wires: dict[tuple[str, ...], Wire | FleetError] = {}
+
+    def get(self, chain: tuple[str, ...], deadline: Deadline) -> Wire:
+        with self._lock:
+            gate = self._gates.setdefault(chain, threading.Lock())
+        with deadline.paused(), gate:  # the first one's time is the others' as well
+            wire = self._wires.get(chain)
+            if isinstance(wire, Wire) and wire.is_active():
+                return wire
+            if isinstance(wire, FleetError):
+                raise wire
+            from fleetctl.transport.ssh import log_in
+
+            host = destination(chain[-1])
+            found = settings(host)
+            if len(chain) > 1:
+                from dataclasses import replace
+
+                found = replace(found, jumps=chain[:-1], proxy_command=None)
+            wire = log_in(host, found, Deadline(deadline.seconds), ask=True)
+            self._wires[chain] = wire
+            return wire
+
+    def close(self) -> None:
+        with self._lock:
+            wires, self._wires = self._wires, {}
+        for wire in wires.values():
+            if isinstance(wire, Wire):
+                wire.close()
+
+
+_jumps = _Jumps()
+close_jumps = _jumps.close
+atexit.register(close_jumps)
+
+
+def _through(name: str, found: Settings, deadline: Deadline) -> Any:
+    jump = found.jumps[-1]
+    try:
+        wire = _jumps.get(found.jumps, deadline)
+    except FleetError as error:
+        raise faults.jump_failed(name, jump, error) from error
+    try:
+        return wire.open_channel(
+            "direct-tcpip", (found.address, found.port), ("127.0.0.1", 0), timeout=deadline.left()
+        )
+    except paramiko.ChannelException as error:
+        raise _not_beyond(name, jump, found, deadline, error) from error
+    except (paramiko.SSHException, EOFError, OSError) as error:
+        if deadline.over():
+            step = f"{jump} opening the way to {found.address}"
+            raise faults.timed_out(name, deadline.seconds, step) from error
+        raise faults.jump_failed(
+            name, jump, faults.lost(jump, str(error) or "the session ended")
+        ) from error
+
+
+def _not_beyond(
+    name: str, jump: str, found: Settings, deadline: Deadline, error: paramiko.ChannelException
+) -> FleetError:
+    """Name what the jump host says of the way beyond it (RFC 4254, 5.1)."""
+    said = error.text.lower()
+    place = f"{found.address}:{found.port} (seen from {jump})"
+    if error.code == 1:
+        forbidden = FleetError("forwarding-forbidden", "it allows no forwarding", where=jump)
+        forbidden.hint = "AllowTcpForwarding and PermitOpen in its sshd_config decide that"
+        return faults.jump_failed(name, jump, forbidden)
+    if "refused" in said:
+        return faults.refused(name, place)
+    if "resol" in said or "not known" in said:
+        return faults.name_unknown(name, place, error.text)
+    if "timed out" in said:
+        return faults.timed_out(name, deadline.seconds, f"{jump} connecting to {place}")
+    return faults.jump_failed(name, jump, faults.lost(jump, f"{place}: {error.text}"))
