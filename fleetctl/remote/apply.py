@@ -1,0 +1,280 @@
+"""Carry out a plan's steps on the host: everything is staged and verified before the first rename."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import tempfile
+import time
+from typing import Any
+
+from fleetctl.remote import files, journal, lock, places, records, shell, unit
+from fleetctl.remote.agent import AgentError
+
+REFUSED = 7
+INTERRUPTED = 130
+KEPT_REVISIONS = 5
+FILE_STEPS = ("write-file", "remove-file", "verify-unit")
+
+_held: list[lock.Lock] = []
+
+
+def hold(service: str, who: dict[str, Any], force: str = "") -> lock.Lock:
+    """Take the service's lock for as long as this agent lives, or until ``let_go``."""
+    for held in _held:
+        if held.service == service and held.held():
+            return held
+    taken = lock.acquire(service, who, force)
+    _held.append(taken)
+    return taken
+
+
+def let_go() -> None:
+    """Give back every lock of this agent."""
+    while _held:
+        _held.pop().release()
+
+
+atexit.register(let_go)
+
+
+class Run:
+    """One plan on its way."""
+
+    def __init__(self, args: dict[str, Any], session: Any) -> None:
+        self.args = args
+        self.session = session
+        self.steps: list[dict[str, Any]] = args["steps"]
+        self.service: str = args["service"]
+        self.launch: dict[str, Any] | None = args.get("launch")
+        self.by: str = args["lock"].get("who", "")
+        self.reason: str = args.get("reason", "")
+        self.change = files.Change()
+        self.began = time.monotonic()
+        self.issued = False
+        self.reloaded = False
+
+    def tell(self, number: int, state: str) -> None:
+        """Send a step event."""
+        step = self.steps[number]
+        self.session.emit({
+            "event": "step", "do": step["do"], "state": state, "number": number + 1,
+            "of": len(self.steps), "target": step.get("path") or step.get("unit") or "",
+            "seconds": round(time.monotonic() - self.began, 3),
+        })  # fmt: skip
+
+    # --- before anything changes ---
+
+    def recheck(self) -> None:
+        """Under the lock: what the plan saw must still hold. AgentError: changed-meanwhile."""
+        for step in self.steps:
+            if step["do"] not in ("write-file", "remove-file"):
+                continue
+            if files.sha256(step["path"]) != step.get("before"):
+                raise _changed("%s is not what the plan saw" % step["path"])
+        expect = self.args.get("expect") or {}
+        if "invocation_id" in expect:
+            now = unit.show(self.args["unit"], ("InvocationID",)).get("InvocationID", "")
+            if now != expect["invocation_id"]:
+                raise _changed("%s was restarted by somebody else" % self.args["unit"])
+        if "last_launch" in expect:
+            last = records.last_launch(self.service)
+            if (last or {}).get("id") != expect["last_launch"]:
+                raise _changed("there was another launch of %s" % self.service)
+
+    def stage(self) -> None:
+        """Write every new file beside its place, and verify the unit. Nothing shows yet."""
+        for number, step in enumerate(self.steps):
+            if step["do"] == "write-file":
+                self.change.write(step["path"], step["content"], step["mode"], step["owner"])
+            elif step["do"] == "remove-file":
+                self.change.remove(step["path"])
+            elif step["do"] == "verify-unit":
+                verify(step["unit"], step["content"])
+                self.tell(number, "done")
+
+    # --- the changes ---
+
+    def carry_out(self) -> dict[str, Any]:
+        """Do every step; until the service is touched, a fault or an interruption takes all back."""
+        try:
+            self.recheck()
+            records.audit(self._audit_line())
+            self.stage()
+            self._stop_here_if_alone()
+            self.change.commit()
+            self._tell_files()
+            result: dict[str, Any] = {}
+            for number, step in enumerate(self.steps):
+                if step["do"] not in FILE_STEPS:
+                    result.update(self._do(number, step) or {})
+        except BaseException as error:
+            if not self.issued:
+                self._take_back()
+            self._audit_fault(error)
+            raise
+        self._keep_revision()
+        self.change.finish()
+        return result
+
+    def _do(self, number: int, step: dict[str, Any]) -> dict[str, Any] | None:
+        kind = step["do"]
+        if kind == "wait-ready":
+            return None  # the watch is a call of its own
+        if kind in ("stop-unit", "start-unit", "restart-unit"):
+            self._stop_here_if_alone()
+        self.tell(number, "issued")
+        result: dict[str, Any] | None = None
+        if kind == "daemon-reload":
+            self.reloaded = True
+            unit.reload_units()
+        elif kind == "reset-failed":
+            unit.reset_failed(step["unit"])
+        elif kind == "enable-unit":
+            shell.must(("systemctl", "enable", "--", step["unit"]), "enable-failed")
+        elif kind == "stop-unit":
+            self.issued = True
+            reason = step.get("reason") or self.reason
+            unit.stop(step["unit"], reason, self.by, step.get("timeout", 150.0))
+        elif kind in ("start-unit", "restart-unit"):
+            result = self._launch(step["unit"], restart=kind == "restart-unit")
+        else:
+            raise AgentError("unknown-step", "this agent does not know the step %r" % kind)
+        self.tell(number, "done")
+        return result
+
+    def _launch(self, name: str, restart: bool) -> dict[str, Any]:
+        before = unit.show(name)
+        old = before.get("InvocationID", "")
+        if restart and old and before.get("ActiveState") != "inactive":
+            records.ask_stop(name, old, self.reason or "restart for a new launch", self.by)
+        if self.launch is not None:
+            records.save_launch(self.launch)
+        self.issued = True
+        try:
+            invocation = unit.start(name, restart)
+        except AgentError:
+            # A start that failed at once left an invocation behind: the watch will tell its story.
+            invocation = unit.show(name).get("InvocationID", "")
+            if not invocation or invocation == old:
+                self._outcome({"outcome": "apply-failed", "ended_at": records.now()})
+                raise
+        self._outcome({"invocation_id": invocation, "boot_id": records.boot_id()})
+        return {"invocation_id": invocation, "replaced": old}
+
+    def _outcome(self, changes: dict[str, Any]) -> None:
+        if self.launch is not None:
+            records.update_launch(self.service, self.launch["id"], changes)
+
+    # --- help ---
+
+    def _stop_here_if_alone(self) -> None:
+        if self.session.cancelled():
+            raise AgentError(
+                "interrupted",
+                "the client is gone; nothing was restarted",
+                exit_code=INTERRUPTED,
+            )
+
+    def _tell_files(self) -> None:
+        for number, step in enumerate(self.steps):
+            if step["do"] in ("write-file", "remove-file"):
+                self.tell(number, "done")
+
+    def _take_back(self) -> None:
+        self.change.rollback()
+        if self.reloaded:
+            unit.systemctl("daemon-reload", timeout=60.0)
+
+    def _audit_line(self) -> dict[str, Any]:
+        return {
+            "do": self.args.get("verb", "deploy"),
+            "service": self.service,
+            "by": self.by,
+            "reason": self.reason,
+            "launch": (self.launch or {}).get("id"),
+            "steps": [" ".join(_words(s)) for s in self.steps],
+        }
+
+    def _audit_fault(self, error: BaseException) -> None:
+        said = error.fields["reference"] if isinstance(error, AgentError) else type(error).__name__
+        with contextlib.suppress(OSError):  # a full disk must not hide the fault itself
+            records.audit({"do": "failed", "service": self.service, "by": self.by, "error": said})
+
+    def _keep_revision(self) -> None:
+        """Keep what was installed, so that it can come back: the last five, readable by root alone."""
+        written = [s for s in self.steps if s["do"] == "write-file"]
+        if not written or self.launch is None:
+            return
+        folder = os.path.join(places.REVISIONS, places.safe_name(self.service))
+        body = json.dumps({"launch": self.launch["id"], "files": written})
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            path = os.path.join(folder, places.safe_name(self.launch["id"]) + ".json")
+            files.write_atomic(path, body, mode=0o600)
+            for name in sorted(os.listdir(folder))[:-KEPT_REVISIONS]:
+                os.unlink(os.path.join(folder, name))
+        except OSError as error:
+            self.session.emit({"event": "warning", "message": "no revision kept: %s" % error})
+
+
+def _words(step: dict[str, Any]) -> list[str]:
+    return [str(step[k]) for k in ("do", "path", "unit") if step.get(k)]
+
+
+def _changed(message: str) -> AgentError:
+    return AgentError(
+        "changed-meanwhile",
+        message,
+        hint="run the command again: it makes a new plan from what is there now",
+        exit_code=REFUSED,
+    )
+
+
+def verify(name: str, content: str) -> None:
+    """Run systemd-analyze on a unit's text. AgentError: unit-verify.
+
+    It ends with 0 for unknown keys and bad values and only warns, so what it says counts too.
+    """
+    with tempfile.TemporaryDirectory(prefix="fleetctl-verify-") as folder:
+        path = os.path.join(folder, places.safe_name(name))
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(content)
+        done = shell.run(("systemd-analyze", "verify", path), timeout=30.0)
+    if done.rc == 127:
+        return
+    said = [line.replace(folder + "/", "") for line in done.err.splitlines() if line.strip()]
+    mine = [line for line in said if name in line]
+    if done.rc != 0 or mine:
+        raise AgentError(
+            "unit-verify",
+            "systemd does not accept %s as it is" % name,
+            where=name,
+            hint="nothing was changed; the unit's text is shown by `fleetctl render`",
+            context=(mine or said)[:8],
+            exit_code=3,
+        )
+
+
+def _run(args: dict[str, Any], session: Any) -> dict[str, Any]:
+    """Take the lock, carry the plan out, and keep the lock for the watch when there is one."""
+    hold(args["service"], args["lock"], args.get("break_lock", ""))
+    watched = any(s["do"] == "wait-ready" for s in args["steps"])
+    try:
+        result = Run(args, session).carry_out()
+    except BaseException:
+        let_go()
+        raise
+    if not watched or not args.get("watch", True):
+        let_go()
+    return dict(result, cursor=journal.last_cursor(args["unit"]) if args.get("want_cursor") else "")
+
+
+def _let_go(_args: dict[str, Any], _session: Any) -> dict[str, Any]:
+    let_go()
+    return {}
+
+
+VERBS = {"run": _run, "let_go": _let_go}

@@ -1,0 +1,165 @@
+"""Evidence of failures that nobody watched: the collector of ``ExecStopPost=``, and the sweep later.
+
+As a program (``collect.py --service S --unit U``) it keeps the bundle of $INVOCATION_ID before systemd
+restarts the service. It always ends with 0: evidence must never be what breaks a restart.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import sys
+import tarfile
+from typing import Any
+
+from fleetctl.remote import journal, places, records, spool
+from fleetctl.remote.agent import AgentError
+
+FAILED = "d9b373ed55a64feb8242e02dbe79a49c"  # systemd's MESSAGE_ID of "Failed with result …"
+CHUNK = 192 * 1024
+
+
+# --- the program of the unit ---
+
+
+def main(argv: list[str]) -> int:
+    """Keep the evidence of the invocation that systemd has just ended."""
+    options = dict(zip(argv[::2], argv[1::2]))
+    invocation = os.environ.get("INVOCATION_ID", "")
+    service, unit_name = options.get("--service", ""), options.get("--unit", "")
+    try:
+        places.safe_name(service)
+        if invocation and unit_name:
+            print("fleetctl: " + collect(service, unit_name, invocation), flush=True)
+    except Exception as error:  # noqa: BLE001  whatever it is, the restart goes on
+        print("fleetctl: no evidence kept: %s: %s" % (type(error).__name__, error), flush=True)
+    return 0
+
+
+def collect(service: str, unit_name: str, invocation: str) -> str:
+    """Write the bundle of an end that nobody asked for; return a line that says what was done."""
+    asked = records.asked_stop(invocation) is not None or spool.asked_by_journal(invocation)
+    launch = records.last_launch(service, invocation=invocation)
+    if launch is not None:
+        served = launch.get("outcome") == "ready"
+        outcome = "stopped" if asked else "crashed" if served else "failed-start"
+        changes = {"outcome": outcome, "ended_at": records.now()}
+        records.update_launch(service, launch["id"], changes)
+    if asked:
+        return "stopped on purpose, no evidence needed"
+    manifest = spool.freeze(service, unit_name, invocation)
+    if "error" in manifest:
+        return "no evidence kept: " + str(manifest["message"])
+    return "evidence of %s kept in %s" % (invocation, spool.folder_of(service))
+
+
+# --- verbs of the agent ---
+
+
+def failures(unit_name: str, since: float) -> dict[str, float]:
+    """Return the failed invocations of a unit that the journal knows: invocation → when it failed."""
+    argv = [
+        "journalctl", "-q", "--no-pager", "-o", "json", "--since=@%d" % since,
+        "--output-fields=INVOCATION_ID,UNIT", "MESSAGE_ID=" + FAILED, "UNIT=" + unit_name,
+    ]  # fmt: skip
+    found = {}
+    for line in journal.read(argv, 15.0, 16 << 20):
+        record = journal.parse(line) or {}
+        if record.get("INVOCATION_ID"):
+            found[str(record["INVOCATION_ID"])] = int(record["__REALTIME_TIMESTAMP"]) / 1e6
+    return found
+
+
+def _sweep(args: dict[str, Any], session: Any) -> dict[str, Any]:
+    """Return the manifests of every failed invocation of the services, freezing those that have none."""
+    since = float(args.get("since") or 0.0)
+    only = args.get("invocation")
+    found: dict[str, dict[str, Any]] = {}
+    for service, unit_name in args["services"]:
+        for manifest in spool.bundles(service):
+            found[manifest["invocation_id"]] = manifest
+        for invocation, at in failures(unit_name, since).items():
+            if session.cancelled():
+                break
+            if invocation in found or (only and invocation != only):
+                continue
+            asked = records.asked_stop(invocation) is not None
+            if not asked and not spool.asked_by_journal(invocation):
+                found[invocation] = spool.freeze(service, unit_name, invocation, at=at)
+        if only and only not in found:
+            found[only] = _freeze_named(service, unit_name, only)
+    wanted = [m for k, m in found.items() if m and "error" not in m and (not only or k == only)]
+    wanted = [m for m in wanted if only or not m.get("asked_stop")]
+    return {
+        "bundles": [m for m in wanted if only or _when(m) >= since],
+        "boot_id": records.boot_id(),
+    }
+
+
+def _freeze_named(service: str, unit_name: str, invocation: str) -> dict[str, Any]:
+    """Freeze an invocation that somebody named, if the journal has heard of it."""
+    argv = journal.command(invocation, "-n", "1")
+    for line in journal.read(argv, 10.0, 1 << 20):
+        if journal.parse(line):
+            return spool.freeze(service, unit_name, invocation)
+    return {}
+
+
+def _when(manifest: dict[str, Any]) -> float:
+    import calendar
+    import time
+
+    text = str(manifest.get("failed_at") or manifest.get("created_at") or "")
+    try:
+        return float(calendar.timegm(time.strptime(text[:19], "%Y-%m-%dT%H:%M:%S"))) + 1.0
+    except ValueError:
+        return 0.0
+
+
+class _Chunks:
+    """A file to write to whose content goes out as events."""
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+        self.buffer = bytearray()
+        self.digest = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: bytes) -> int:
+        self.digest.update(data)
+        self.size += len(data)
+        self.buffer += data
+        while len(self.buffer) >= CHUNK:
+            self._send(CHUNK)
+        return len(data)
+
+    def close(self) -> None:
+        self._send(len(self.buffer))
+
+    def _send(self, count: int) -> None:
+        if count:
+            data = base64.b64encode(bytes(self.buffer[:count])).decode()
+            self.session.emit({"event": "chunk", "data": data})
+            del self.buffer[:count]
+
+
+def _fetch(args: dict[str, Any], session: Any) -> dict[str, Any]:
+    """Send a bundle as a gzipped tar in ``chunk`` events."""
+    service, invocation = args["service"], places.safe_name(args["invocation_id"])
+    manifest = spool.manifest_of(service, invocation)
+    if manifest is None:
+        raise AgentError("no-bundle", "there is no bundle of %s on this host" % invocation)
+    folder = os.path.join(spool.folder_of(service), invocation)
+    out = _Chunks(session)
+    with tarfile.open(fileobj=out, mode="w|gz", compresslevel=3) as tar:  # type: ignore[call-overload]
+        for name in ["manifest.json", *sorted(manifest["files"])]:
+            tar.add(os.path.join(folder, places.safe_name(name)), arcname=name, recursive=False)
+    out.close()
+    return {"bytes": out.size, "sha256": out.digest.hexdigest()}
+
+
+VERBS = {"sweep": _sweep, "fetch": _fetch}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,201 @@
+"""Files that are either old or new, never half: temporary file, fsync, rename, fsync of the folder."""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import hashlib
+import os
+import pwd
+import stat
+import tempfile
+from typing import Any
+
+from fleetctl.remote.agent import AgentError
+
+
+def sha256(path: str) -> str | None:
+    """Return the hash of a file's bytes, or None when it is not there."""
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            for chunk in iter(lambda: file.read(1 << 20), b""):
+                digest.update(chunk)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return digest.hexdigest()
+
+
+def owner_ids(owner: str) -> tuple[int, int]:
+    """Return uid and gid of ``user:group``; AgentError unknown-owner."""
+    user, _, group = owner.partition(":")
+    try:
+        entry = pwd.getpwnam(user)
+        return entry.pw_uid, grp.getgrnam(group).gr_gid if group else entry.pw_gid
+    except KeyError as error:
+        raise AgentError("unknown-owner", "no such user or group: %s" % owner) from error
+
+
+def owner_name(info: os.stat_result) -> str:
+    """Return ``user:group`` of a file, with numbers where the host has no name."""
+    try:
+        user = pwd.getpwuid(info.st_uid).pw_name
+    except KeyError:
+        user = str(info.st_uid)
+    try:
+        group = grp.getgrgid(info.st_gid).gr_name
+    except KeyError:
+        group = str(info.st_gid)
+    return user + ":" + group
+
+
+def sync_folder(folder: str) -> None:
+    """Make renames in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def stage(path: str, content: str, mode: int, owner: str | None = None) -> str:
+    """Write content beside ``path`` and return the temporary file's name; nothing shows yet.
+
+    The mode is set before any byte is written, so that a secret is never readable in between.
+    """
+    folder = os.path.dirname(path)
+    handle, temporary = tempfile.mkstemp(prefix=".fleetctl-", dir=folder)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(file.fileno(), stat.S_IRUSR | stat.S_IWUSR)
+            if owner is not None and os.geteuid() == 0:
+                os.fchown(file.fileno(), *owner_ids(owner))
+            os.fchmod(file.fileno(), mode)
+            file.write(content.encode("utf-8"))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        _forget(temporary)
+        error.filename = path
+        raise
+    except BaseException:
+        _forget(temporary)
+        raise
+    return temporary
+
+
+def write_atomic(path: str, content: str, mode: int = 0o644, owner: str | None = None) -> None:
+    """Replace one file in one step."""
+    os.replace(stage(path, content, mode, owner), path)
+    sync_folder(os.path.dirname(path))
+
+
+def _forget(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+class Change:
+    """Several files that become visible together, or not at all.
+
+    ``write`` and ``remove`` only stage. ``commit`` renames; a fault in between takes the renames back.
+    """
+
+    def __init__(self) -> None:
+        self._staged: list[tuple[str, str | None]] = []
+        self._undo: list[tuple[str, str | None]] = []
+        self._folders: list[str] = []
+
+    def write(self, path: str, content: str, mode: int, owner: str) -> None:
+        """Stage a file; missing folders are made (0755)."""
+        self._make(os.path.dirname(path))
+        self._staged.append((path, stage(path, content, mode, owner)))
+
+    def remove(self, path: str) -> None:
+        """Stage the removal of a file."""
+        self._staged.append((path, None))
+
+    def commit(self) -> None:
+        """Make every staged change visible."""
+        try:
+            for path, temporary in self._staged:
+                self._undo.append((path, self._keep(path)))
+                if temporary is None:
+                    _forget(path)
+                else:
+                    os.replace(temporary, path)
+            for folder in sorted({os.path.dirname(p) for p, _ in self._staged}):
+                if os.path.isdir(folder):
+                    sync_folder(folder)
+        except BaseException:
+            self.rollback()
+            raise
+        self._staged = []
+
+    def rollback(self) -> None:
+        """Bring back what was there, from a commit that went through or from the middle of one."""
+        for path, kept in reversed(self._undo):
+            if kept is None:
+                _forget(path)
+            else:
+                os.replace(kept, path)
+        self._undo = []
+        self.discard()
+
+    def finish(self) -> None:
+        """Drop the copies that a rollback would have needed."""
+        for _, kept in self._undo:
+            if kept is not None:
+                _forget(kept)
+        self._undo = []
+
+    def discard(self) -> None:
+        """Drop what was staged, and the folders made for it."""
+        for _, temporary in self._staged:
+            if temporary is not None:
+                _forget(temporary)
+        self._staged = []
+        for folder in reversed(self._folders):
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+        self._folders = []
+
+    def _keep(self, path: str) -> str | None:
+        """Return a second name of the file as it is now, or None when there is none."""
+        kept = os.path.join(os.path.dirname(path), ".fleetctl-old-" + os.path.basename(path))
+        _forget(kept)
+        try:
+            os.link(path, kept, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        return kept
+
+    def _make(self, folder: str) -> None:
+        missing = []
+        while not os.path.isdir(folder):
+            missing.append(folder)
+            folder = os.path.dirname(folder)
+        for one in reversed(missing):
+            os.mkdir(one, 0o755)
+            os.chmod(one, 0o755)  # noqa: S103  whatever the umask: unit files are read by anybody
+            self._folders.append(one)
+
+
+def facts(path: str, content: bool, limit: int = 1 << 20) -> dict[str, Any]:
+    """Return what is known of one file, its text only when wanted and of at most 1 MiB."""
+    try:
+        info = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return {"path": path, "exists": False}
+    found: dict[str, Any] = {
+        "path": path,
+        "exists": True,
+        "sha256": sha256(path),
+        "size": info.st_size,
+        "mode": stat.S_IMODE(info.st_mode),
+        "owner": owner_name(info),
+    }
+    if content and info.st_size <= limit:
+        with open(path, "rb") as file:
+            found["content"] = file.read().decode("utf-8", "replace")
+    return found

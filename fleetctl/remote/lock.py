@@ -1,0 +1,156 @@
+"""The lock of one service on one host: an atomic mkdir with who, when, why, and a heartbeat.
+
+/run is empty after a boot, and a holder that stops beating for TTL seconds has lost its lock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+import time
+import uuid
+from typing import Any
+
+from fleetctl.remote import files, places, records
+from fleetctl.remote.agent import AgentError
+
+TTL = 60.0  # seconds without a heartbeat
+BEAT = 10.0
+LOCKED = 5  # exit code of the command line
+
+
+def _folder(service: str) -> str:
+    return os.path.join(places.LOCKS, places.safe_name(service))
+
+
+def holder(service: str) -> dict[str, Any] | None:
+    """Return who holds the lock, with ``beat_seconds`` since the last heartbeat, or None."""
+    folder = _folder(service)
+    try:
+        with open(os.path.join(folder, "holder.json"), encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError):
+        found = {"who": "unknown", "since": "", "why": "", "token": ""}
+    try:
+        beat = os.stat(os.path.join(folder, "beat")).st_mtime
+    except OSError:
+        try:
+            beat = os.stat(folder).st_mtime  # between mkdir and the first beat
+        except FileNotFoundError:
+            return None
+    found["beat_seconds"] = max(0.0, time.time() - beat)
+    return dict(found)
+
+
+class Lock:
+    """A lock that is held. Its heartbeat runs until ``release``."""
+
+    def __init__(self, service: str, nonce: str) -> None:
+        self.service = service
+        self.nonce = nonce  # of this holder: the same client may come back with another agent
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+        self._thread.start()
+
+    def _beat(self) -> None:
+        while not self._done.wait(BEAT):
+            if not self.held():
+                return
+            _touch(self.service)
+
+    def held(self) -> bool:
+        """Return whether it is still ours: somebody may have broken it."""
+        found = holder(self.service)
+        return found is not None and found.get("nonce") == self.nonce
+
+    def release(self) -> None:
+        """Give it back; a lock that was broken and taken by another stays theirs."""
+        self._done.set()
+        if self.held():
+            shutil.rmtree(_folder(self.service), ignore_errors=True)
+
+
+def _touch(service: str) -> None:
+    path = os.path.join(_folder(service), "beat")
+    try:
+        with open(path, "a"):
+            os.utime(path)
+    except OSError:
+        pass
+
+
+def acquire(service: str, who: dict[str, Any], force: str = "") -> Lock:
+    """Take the lock. AgentError ``locked`` names the holder.
+
+    ``who`` holds token, who, why and command. The same token takes its own lock again (a client that
+    came back after a lost connection). ``force`` is the reason for breaking somebody else's.
+    """
+    folder = _folder(service)
+    os.makedirs(places.LOCKS, mode=0o755, exist_ok=True)
+    for _ in range(3):
+        try:
+            os.mkdir(folder, 0o755)
+        except FileExistsError:
+            found = holder(service)
+            if found is None:
+                continue
+            if found.get("token") == who["token"]:
+                break
+            stale = found["beat_seconds"] > TTL
+            if not stale and not force:
+                raise _locked(service, found)
+            why = force or "no heartbeat for %d s" % found["beat_seconds"]
+            records.audit({"do": "break-lock", "service": service, "from": found, "why": why})
+            _move_away(folder)
+            continue
+        break
+    else:
+        raise AgentError("locked", "somebody else takes the lock all the time", exit_code=LOCKED)
+    _touch(service)
+    body = {k: who.get(k, "") for k in ("token", "who", "why", "command")}
+    body["since"] = records.now()
+    body["nonce"] = uuid.uuid4().hex
+    files.write_atomic(os.path.join(folder, "holder.json"), json.dumps(body) + "\n")
+    return Lock(service, body["nonce"])
+
+
+def _move_away(folder: str) -> None:
+    """Take a dead lock away in one step: of two that try, one gets it and the other looks again."""
+    grave = "%s.dead-%d-%d" % (folder, os.getpid(), threading.get_ident())
+    try:
+        os.rename(folder, grave)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(grave, ignore_errors=True)
+
+
+def _locked(service: str, found: dict[str, Any]) -> AgentError:
+    why = " (%s)" % found["why"] if found.get("why") else ""
+    return AgentError(
+        "locked",
+        "%s holds the lock of %s since %s%s" % (found["who"], service, found["since"], why),
+        hint="wait for it, or break it with --break-lock REASON; its last heartbeat was %d s ago"
+        % found["beat_seconds"],
+        context=[found["command"]] if found.get("command") else [],
+        exit_code=LOCKED,
+    )
+
+
+def _status(args: dict[str, Any], _session: Any) -> dict[str, Any]:
+    return {"lock": holder(args["service"])}
+
+
+def _break(args: dict[str, Any], _session: Any) -> dict[str, Any]:
+    found = holder(args["service"])
+    if found is not None:
+        records.audit({
+            "do": "break-lock", "service": args["service"], "from": found,
+            "by": args.get("by", ""), "why": args["reason"],
+        })  # fmt: skip
+        _move_away(_folder(args["service"]))
+    return {"broken": found}
+
+
+VERBS = {"status": _status, "break": _break}
