@@ -1,1 +1,5 @@
-"""Wanted and found to a plan, as data."""
+"""Wanted and found, to a plan."""
+
+from fleetctl.plan.deploy import plan_deploy, plan_stop
+
+__all__ = ["plan_deploy", "plan_stop"]

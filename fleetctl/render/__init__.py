@@ -1,1 +1,5 @@
-"""Profile to argv, files and systemd unit, as text."""
+"""From a profile to what a host is given."""
+
+from fleetctl.render.launch import Rendered, render
+
+__all__ = ["Rendered", "render"]
