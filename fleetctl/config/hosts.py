@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from fleetctl.config.check import raise_all, validate
@@ -31,7 +32,13 @@ def read_hosts(document: Document) -> dict[str, Host]:
         reader.add(key, entry)
     reader.check_jumps()
     raise_all(reader.errors)
-    return reader.hosts
+    return {name: _with_way(host, reader.hosts) for name, host in reader.hosts.items()}
+
+
+def _with_way(host: Host, hosts: dict[str, Host]) -> Host:
+    """Return the host with the entries of the hosts that lead to it."""
+    via = hosts.get(host.jump or "")
+    return replace(host, via=_with_way(via, hosts)) if via else host
 
 
 class _Reader:

@@ -33,6 +33,7 @@ class Host:
     port: int | None = None
     key: str | None = None
     jump: str | None = None
+    via: Host | None = None  # the inventory's own entry for ``jump``, where it has one
     become: str | None = None  # None or "sudo"
     groups: tuple[str, ...] = ()
     protected: bool = False

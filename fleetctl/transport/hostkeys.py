@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
+import fcntl
 import fnmatch
 import hashlib
 import hmac
@@ -120,26 +122,46 @@ def _hashed(names: str, name: str) -> bool:
     return hmac.compare_digest(expected, found)
 
 
-def add(path: str, lines: Iterable[str], replacing: Iterable[str] = ()) -> None:
-    """Append lines to a known_hosts file in one step; lines equal to one of ``replacing`` go.
+def add(path: str, line: str) -> None:
+    """Append a line to a known_hosts file in one step, after the lines that others add meanwhile.
 
     The file is either the old or the new one, never between. ConfigError when it cannot be written.
     """
-    gone = set(replacing)
     target = Path(path).expanduser()
     try:
         target = target.resolve()  # a link stays a link
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        old = target.read_text(encoding="utf-8", errors="replace") if target.exists() else ""
-        kept = [line for line in old.splitlines() if line not in gone]
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=target.parent, prefix=".known_hosts-", delete=False
-        ) as file:
-            file.write("".join(line + "\n" for line in (*kept, *lines)))
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(file.name, mode)  # noqa: PTH101
-        os.replace(file.name, target)  # noqa: PTH105
+        with _adding, _exclusive(target.parent):
+            _replace(target, line)
     except OSError as error:
         raise ConfigError("known-hosts", error.strerror or str(error), where=str(target)) from error
+
+
+_adding = threading.Lock()
+
+
+@contextlib.contextmanager
+def _exclusive(folder: Path) -> Iterator[None]:
+    """Hold the folder, so that two of us do not each write over the other's line."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _replace(target: Path, line: str) -> None:
+    old = target.read_text(encoding="utf-8", errors="surrogateescape") if target.exists() else ""
+    mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
+    if old and not old.endswith("\n"):
+        old += "\n"
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", errors="surrogateescape", dir=target.parent,
+        prefix=".known_hosts-", delete=False,
+    ) as file:  # fmt: skip
+        file.write(f"{old}{line}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.chmod(file.name, mode)  # noqa: PTH101
+    os.replace(file.name, target)  # noqa: PTH105

@@ -6,13 +6,16 @@ import atexit
 import contextlib
 import socket
 import threading
+import time
+from dataclasses import replace
 from typing import Any
 
 from fleetctl.errors import FleetError
+from fleetctl.model.fleet import Host
 from fleetctl.transport import faults
 from fleetctl.transport.deadline import Deadline
 from fleetctl.transport.lean import paramiko
-from fleetctl.transport.sshconfig import Settings, destination, settings
+from fleetctl.transport.sshconfig import Settings, settings
 from fleetctl.transport.wire import CommandSocket, QuickSocket, Wire
 
 
@@ -70,6 +73,10 @@ def _resolve(name: str, address: str, port: int, deadline: Deadline) -> list[Any
     return found
 
 
+SAME_FAILURE_SECONDS = 5.0  # who waited for the same jump host need not try it again
+Way = tuple[tuple[str | None, str, int | None], ...]
+
+
 class _Jumps:
     """Sessions with jump hosts: one for each way, shared by all hosts behind it, open until the end.
 
@@ -78,36 +85,43 @@ class _Jumps:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._gates: dict[tuple[str, ...], threading.Lock] = {}
-        self._wires: dict[tuple[str, ...], Wire | FleetError] = {}
+        self._gates: dict[Way, threading.Lock] = {}
+        self._wires: dict[Way, Wire] = {}
+        self._failures: dict[Way, tuple[float, FleetError]] = {}
 
-    def get(self, chain: tuple[str, ...], deadline: Deadline) -> Wire:
+    def get(self, jumps: tuple[Host, ...], deadline: Deadline) -> Wire:
+        way = tuple((host.user, host.address, host.port) for host in jumps)
         with self._lock:
-            gate = self._gates.setdefault(chain, threading.Lock())
+            gate = self._gates.setdefault(way, threading.Lock())
         with deadline.paused(), gate:  # the first one's time is the others' as well
-            wire = self._wires.get(chain)
-            if isinstance(wire, Wire) and wire.is_active():
+            wire = self._wires.get(way)
+            if wire is not None and wire.is_active():
                 return wire
-            if isinstance(wire, FleetError):
-                raise wire
-            from fleetctl.transport.ssh import log_in
-
-            host = destination(chain[-1])
-            found = settings(host)
-            if len(chain) > 1:
-                from dataclasses import replace
-
-                found = replace(found, jumps=chain[:-1], proxy_command=None)
-            wire = log_in(host, found, Deadline(deadline.seconds), ask=True)
-            self._wires[chain] = wire
+            when, failure = self._failures.get(way, (0.0, None))
+            if failure is not None and time.monotonic() - when < SAME_FAILURE_SECONDS:
+                raise failure
+            try:
+                wire = self._wires[way] = self._log_in(jumps, Deadline(deadline.seconds))
+            except FleetError as error:
+                self._failures[way] = (time.monotonic(), error)
+                raise
             return wire
+
+    @staticmethod
+    def _log_in(jumps: tuple[Host, ...], deadline: Deadline) -> Wire:
+        from fleetctl.transport.ssh import log_in
+
+        found = settings(jumps[-1])
+        if len(jumps) > 1:
+            found = replace(found, jumps=jumps[:-1], proxy_command=None)
+        return log_in(jumps[-1], found, deadline, ask=True)
 
     def close(self) -> None:
         with self._lock:
             wires, self._wires = self._wires, {}
+            self._failures.clear()
         for wire in wires.values():
-            if isinstance(wire, Wire):
-                wire.close()
+            wire.close()
 
 
 _jumps = _Jumps()
@@ -116,7 +130,7 @@ atexit.register(close_jumps)
 
 
 def _through(name: str, found: Settings, deadline: Deadline) -> Any:
-    jump = found.jumps[-1]
+    jump = found.jumps[-1].name
     try:
         wire = _jumps.get(found.jumps, deadline)
     except FleetError as error:

@@ -32,7 +32,7 @@ _WORD = re.compile(r"^\s*(\w+)(?:\s*=\s*|\s+)(.*?)\s*$")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to reach one machine. ``jumps`` are destinations, outermost first."""
+    """How to reach one machine. ``jumps`` are the hosts on the way, outermost first."""
 
     address: str
     port: int
@@ -41,7 +41,7 @@ class Settings:
     certificates: tuple[str, ...] = ()
     only_these_keys: bool = False
     agent: str | None = None  # a socket instead of SSH_AUTH_SOCK; "none": no agent
-    jumps: tuple[str, ...] = ()
+    jumps: tuple[Host, ...] = ()
     proxy_command: str | None = None
     original: str = ""  # the name that ssh_config was asked for
     host_key_name: str = ""
@@ -85,8 +85,11 @@ def settings(host: Host) -> Settings:
         changes["keys"] = (_path(host.key), *found.keys)
     if host.known_hosts:
         changes["user_known_hosts"] = (_path(host.known_hosts),)
-    if host.jump:
+    if host.via:
+        changes["jumps"] = (*settings(host.via).jumps, host.via)
+    elif host.jump:
         changes["jumps"] = _jumps(host.jump)
+    if host.jump:
         changes["proxy_command"] = None
     return replace(found, **changes)  # type: ignore[arg-type]
 
@@ -202,10 +205,10 @@ def _path(text: str) -> str:
     return str(Path(text).expanduser())
 
 
-def _jumps(value: str | None) -> tuple[str, ...]:
+def _jumps(value: str | None) -> tuple[Host, ...]:
     if not value or value.lower() == "none":
         return ()
-    return tuple(j.strip() for j in value.split(",") if j.strip())
+    return tuple(destination(j.strip()) for j in value.split(",") if j.strip())
 
 
 def _yes(value: str | None) -> bool:

@@ -38,7 +38,7 @@ def check(name: str, settings: Settings, entries: Sequence[Entry], key: paramiko
     authority = _authority(key, settings)
     for entry in entries:
         if entry.marker == "@revoked" and entry.key in (shown, authority):
-            raise _revoked(name, entry)
+            raise revoked(name, entry)
     if any(e.marker == "@cert-authority" and e.key == authority for e in entries):
         return
     plain = [e for e in entries if not e.marker]
@@ -58,13 +58,13 @@ def check(name: str, settings: Settings, entries: Sequence[Entry], key: paramiko
     )
 
 
-def record(settings: Settings, key: paramiko.PKey, replacing: Sequence[str] = ()) -> str:
+def record(settings: Settings, key: paramiko.PKey) -> str:
     """Write the key to the first of the person's known_hosts files; return that file ("" for none)."""
     if not settings.user_known_hosts:
         return ""
     path = settings.user_known_hosts[0]
     line = f"{settings.known_as} {key_name(key)} {key.get_base64()}"
-    hostkeys.add(path, [line], replacing)
+    hostkeys.add(path, line)
     return path
 
 
@@ -88,7 +88,8 @@ def changed(
     )
 
 
-def _revoked(name: str, entry: Entry) -> UnreachableError:
+def revoked(name: str, entry: Entry) -> UnreachableError:
+    """Return the fault of a machine whose key is marked as not to be believed."""
     return UnreachableError(
         "host-key-revoked",
         f"its key is marked as revoked in {entry.where}",

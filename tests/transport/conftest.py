@@ -105,7 +105,7 @@ def launch(
     config = folder / "sshd_config"
     config.write_text(
         f"{options}\n{BASE}Port {port}\nHostKey {folder}/host\nPidFile none\n"
-        f"AuthorizedKeysFile {folder}/authorized_keys\n"
+        f"AuthorizedKeysFile {folder}/authorized_keys\nSetEnv HOME={folder}\n"
     )
     Path("/run/sshd").mkdir(exist_ok=True)
     process = subprocess.Popen(
