@@ -114,16 +114,20 @@ class Source:
 def definitions(tree: ast.AST, symbol: str) -> list[Any]:
     """Return every function of that qualified name, in the order of the source.
 
-    Definitions behind ``if``, ``try`` and the like count; typing overloads, which never run, do not.
+    ``*`` stands for any class or outer function. Definitions behind ``if``, ``try`` and the like
+    count; stubs (typing overloads, a body of ``...``), which do nothing, do not.
     """
     parts = [p for p in symbol.split(".") if p != "<locals>"]
     scopes: list[Any] = [tree]
     for index, part in enumerate(parts):
         kinds = FUNCTIONS if index == len(parts) - 1 else SCOPES
         scopes = [
-            n for s in scopes for n in _in_scope(s) if isinstance(n, kinds) and n.name == part
+            n
+            for s in scopes
+            for n in _in_scope(s)
+            if isinstance(n, kinds) and part in ("*", n.name)
         ]
-    return [n for n in scopes if not any(_is_overload(d) for d in n.decorator_list)]
+    return [n for n in scopes if not _is_stub(n)]
 
 
 def _in_scope(node: ast.AST) -> Iterator[ast.AST]:
@@ -134,9 +138,11 @@ def _in_scope(node: ast.AST) -> Iterator[ast.AST]:
             yield from _in_scope(child)
 
 
-def _is_overload(decorator: ast.AST) -> bool:
-    name = getattr(decorator, "attr", None) or getattr(decorator, "id", None)
-    return name == "overload"
+def _is_stub(node: Any) -> bool:
+    names = [getattr(d, "attr", None) or getattr(d, "id", None) for d in node.decorator_list]
+    body = node.body[1:] if docstring(node) is not None else node.body
+    alone = body[0].value if len(body) == 1 and isinstance(body[0], ast.Expr) else None
+    return "overload" in names or (isinstance(alone, ast.Constant) and alone.value is Ellipsis)
 
 
 def docstring(node: Any) -> Any:
