@@ -26,6 +26,11 @@ class Entry:
 
 # One line a command, so that ``--help`` imports none of them.
 COMMANDS: dict[str, Entry] = {
+    "init": Entry("init", "Write a first inventory from ~/.ssh/config."),
+    "hosts": Entry("hosts", "The machines of the site."),
+    "profiles": Entry("profiles", "Launch profiles: list, show, save-as."),
+    "render": Entry("render", "Show the unit and the files that a deploy would write."),
+    "schemas": Entry("schemas", "JSON schemas of hosts.yaml and profiles, for editors."),
     "triage": Entry("triage", "Find the root of a crash in a log, a bundle or standard input."),
     "lab": Entry("lab", "Disposable systemd hosts on this computer, to try things on."),
     "incidents": Entry("incidents", "What failed, where, how often, and what was said of it."),
@@ -46,6 +51,9 @@ class LazyGroup(TyperGroup):
             return None
         if ctx.resilient_parsing and not ctx.args:
             return TyperCommand(cmd_name, help=entry.help)
+        return self._load(cmd_name, entry)
+
+    def _load(self, cmd_name: str, entry: Entry) -> Any:
         module = importlib.import_module(f"fleetctl.cli.{entry.module}")
         command = typer.main.get_command(module.app)
         command.name = cmd_name
@@ -53,7 +61,9 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Resolve a name; the table feeds the suggestions for a mistyped one."""
-        if args and args[0] not in COMMANDS:
+        if args and (entry := COMMANDS.get(args[0])):
+            return args[0], self._load(args[0], entry), args[1:]
+        if args:
             self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]  # names for "did you mean"
         return super().resolve_command(ctx, args)
 

@@ -179,9 +179,13 @@ class Merge:
     def _put_single(
         self, into: dict[str, Any], prefix: str, name: str, value: Any, layer: Layer, *path: str
     ) -> None:
+        """Set one value; a written null takes an inherited one away (None otherwise: not written)."""
         if value is not None:
             into[name] = value
             self.origins[prefix + name] = layer.origin(*path)
+        elif path in layer.document.marks:
+            into.pop(name, None)
+            self.origins.pop(prefix + name, None)
 
     def profile(self, name: str) -> Profile:
         """Return the merged profile."""

@@ -60,7 +60,6 @@ class UnitFacts:
     fragment_sha256: str | None = None
     drop_ins: tuple[str, ...] = ()
     active_seconds: float | None = None  # since it became active
-    started_at: float | None = None  # when its main process was started, seconds since 1970
 
     @property
     def active(self) -> bool:
@@ -84,7 +83,6 @@ class FileFacts:
     mode: int = 0  # permission bits
     owner: str = ""  # "user:group"
     content: str | None = None
-    mtime: float | None = None  # seconds since 1970
 
 
 @dataclass(frozen=True, slots=True)

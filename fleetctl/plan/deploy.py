@@ -55,7 +55,7 @@ def plan_deploy(
     changed = diff_configs(last.config, rendered.config) if last else ()
     own = tuple(w for w in writes if w.path not in {s.path for s in support})
     unchanged = last is not None and not changed and not own and not removes
-    settled = unchanged and facts.unit.active and not restart and not _stale(rendered, facts)
+    settled = unchanged and facts.unit.active and not restart and not _stale(facts)
     others = holders(rendered.target, facts)
     stops = tuple(h for h in others if h.unit and guards.STOP_OTHERS in allow)
     steps: tuple[Step, ...] = ()
@@ -126,13 +126,13 @@ def _write(wanted: WriteFile, facts: HostFacts) -> WriteFile:
     return replace(wanted, before=there.sha256 if there.exists else None)
 
 
-def _stale(rendered: Rendered, facts: HostFacts) -> bool:
-    """Return whether the unit runs since before its files were written: it never saw them."""
-    started = facts.unit.started_at
-    written = [facts.file(f.path).mtime for f in rendered.files]
-    return facts.unit.need_daemon_reload or (
-        started is not None and any(m is not None and m > started for m in written)
-    )
+def _stale(facts: HostFacts) -> bool:
+    """Return whether the unit may run what was there before its files were last written.
+
+    A record without an invocation is that of a launch which ended before its restart.
+    """
+    last = facts.last_launch
+    return facts.unit.need_daemon_reload or (last is not None and last.invocation_id is None)
 
 
 def _verify(rendered: Rendered, writes: tuple[WriteFile, ...]) -> tuple[Step, ...]:

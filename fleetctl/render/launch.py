@@ -218,7 +218,7 @@ def _values(
         "environment_files": [paths.environment]
         + ([paths.secret_env] if profile.secret_env else []),
         "exec_start": quote.command(argv),
-        "collector": f"{python} {COLLECTOR} %n",
+        "collector": f"{python} {COLLECTOR} --service {service} --unit %n",
         "restart_steps": 4 if steps else 0,
         "restart_max_delay": 300,
     }
