@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from fleetctl.engines.sglang import schema
 from fleetctl.lab import base, paths, pip, shell
 from fleetctl.lab.guest import tinymodel
 from fleetctl.lab.spec import HostSpec
@@ -25,6 +28,15 @@ SGLANG_SIZE = {
     "0.5.23": "25 MB of wheels, 223 MB on disk",
 }
 # SGLang imports these while it starts, CPU or not; the stubs make them unneeded.
+LAUNCH_SERVER = """\
+import sys
+
+from sglang import __version__
+from sglang._replay.__main__ import main
+
+if __name__ == "__main__":
+    main(__version__, sys.argv[1:])
+"""
 STUBBED = ("torchvision", "sgl_kernel", "triton")
 
 
@@ -115,7 +127,39 @@ def model(say: Say) -> Path:
 
 def replay(version: str, say: Say) -> Path:
     """Return the layer with the stand-in for one release; nothing is fetched."""
-    raise NotImplementedError
+    programs = {p.name: p.read_text(encoding="utf-8") for p in _files("guest/replay")}
+    flags = json.dumps(schema.load(version).to_json())
+
+    def fill(root: Path) -> None:
+        skeleton(root)
+        package = root / SITE_PACKAGES / "sglang"
+        inner = package / "_replay"
+        for data in ("recordings", "scenarios"):
+            (inner / data).mkdir(parents=True)
+            for file in _files(f"data/{data}"):
+                (inner / data / file.name).write_text(file.read_text(encoding="utf-8"))
+        for name, text in programs.items():
+            (inner / name).write_text(text)
+        (inner / "flags.json").write_text(flags)
+        (package / "__init__.py").write_text(f'__version__ = "{version}"  # a replay\n')
+        (package / "launch_server.py").write_text(LAUNCH_SERVER)
+        info = package.with_name(f"sglang-{version}.dist-info")
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: sglang\nVersion: {version}\n")
+        (info / "INSTALLER").write_text("fleetctl lab\n")
+
+    data = [
+        f.read_text(encoding="utf-8")
+        for d in ("recordings", "scenarios")
+        for f in _files(f"data/{d}")
+    ]
+    recipe = json.dumps([programs, flags, data, LAUNCH_SERVER, 1])
+    return build(f"replay-{version}", recipe, say, "", fill)
+
+
+def _files(folder: str) -> list[Traversable]:
+    found = (resources.files("fleetctl.lab") / folder).iterdir()
+    return sorted((f for f in found if f.is_file()), key=lambda f: f.name)
 
 
 def skeleton(root: Path) -> None:
