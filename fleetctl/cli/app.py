@@ -32,6 +32,7 @@ COMMANDS: dict[str, Entry] = {
     "render": Entry("render", "Show the unit and the files that a deploy would write."),
     "schemas": Entry("schemas", "JSON schemas of hosts.yaml and profiles, for editors."),
     "triage": Entry("triage", "Find the root of a crash in a log, a bundle or standard input."),
+    "patch": Entry("patch", "Diagnostic patches: push, prove, revert; also without a host."),
     "lab": Entry("lab", "Disposable systemd hosts on this computer, to try things on."),
     "incidents": Entry("incidents", "What failed, where, how often, and what was said of it."),
 }
