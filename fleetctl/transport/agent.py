@@ -11,6 +11,7 @@ import functools
 import importlib.resources
 import json
 import shlex
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -22,6 +23,7 @@ from fleetctl.transport.base import Channel, Connection
 
 BOOTSTRAP = "import sys,zlib;i=sys.stdin.buffer;exec(zlib.decompress(i.read(int(i.readline()))))"
 BEAT_SECONDS = 5.0
+DEAF_SECONDS = 20.0  # nothing heard for that long, not even answers to beats: the way is cut
 LINE_LIMIT = 256 * 1024 * 1024
 
 PRELUDE = """
@@ -81,8 +83,11 @@ class Agent:
         self._channel: Channel = connection.open(command)
         self._buffer = bytearray()
         self._next_id = 0
-        self._last_beat = time.monotonic()
+        self._heard = time.monotonic()
+        self._sending = threading.Lock()
+        self._closed = threading.Event()
         self._channel.send(payload(tuple(sorted(modules))))
+        threading.Thread(target=self._beat, daemon=True).start()
 
     def __enter__(self) -> Self:
         return self
@@ -97,7 +102,9 @@ class Agent:
 
     def close(self) -> None:
         """End the agent: it sees the end of its input and stops after its atomic step."""
-        self._channel.close()
+        self._closed.set()
+        with self._sending:
+            self._channel.close()
 
     def call(
         self,
@@ -109,10 +116,12 @@ class Agent:
     ) -> dict[str, Any]:
         """Run ``module.function`` on the host and return its result.
 
-        ``timeout`` is seconds for the whole call; None waits as long as the host answers to beats.
+        ``timeout`` is seconds for the whole call; None waits as long as the host answers to beats,
+        whose absence for 20 s ends any call as ``connection-lost``.
         Raises RemoteError with the host's own reference, UnreachableError when the session is lost.
         """
         self._next_id += 1
+        self._heard = time.monotonic()
         self._send({"id": self._next_id, "verb": verb, "args": dict(args or {})})
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -132,7 +141,17 @@ class Agent:
         self._send({"cancel": self._next_id})
 
     def _send(self, frame: dict[str, Any]) -> None:
-        self._channel.send(json.dumps(frame, separators=(",", ":")).encode() + b"\n")
+        data = json.dumps(frame, separators=(",", ":")).encode() + b"\n"
+        with self._sending:
+            self._channel.send(data)
+
+    def _beat(self) -> None:
+        """Tell the agent every few seconds that we are here; it answers each."""
+        while not self._closed.wait(BEAT_SECONDS):
+            try:
+                self._send({"beat": 1})
+            except (FleetError, OSError):
+                return  # whoever waits for a result learns it from the channel
 
     def _receive(self, deadline: float | None, verb: str) -> dict[str, Any]:
         while True:
@@ -167,9 +186,13 @@ class Agent:
                 where=self.connection.host.name,
                 hint="the host may be overloaded; try again, or raise --timeout",
             )
-        if now - self._last_beat >= BEAT_SECONDS:
-            self._last_beat = now
-            self._send({"beat": 1})
+        if now - self._heard >= DEAF_SECONDS:
+            raise UnreachableError(
+                "connection-lost",
+                f"nothing heard for {DEAF_SECONDS:g} s",
+                where=self.connection.host.name,
+                hint="the network or the host is gone; what runs there goes on without us",
+            )
         wait = BEAT_SECONDS if deadline is None else min(BEAT_SECONDS, deadline - now)
         try:
             chunk = self._channel.recv(max(wait, 0.001))
@@ -177,6 +200,7 @@ class Agent:
             return
         if not chunk:
             raise self._ended()
+        self._heard = time.monotonic()
         self._buffer += chunk
 
     def _error(self, error: dict[str, Any]) -> FleetError:

@@ -7,13 +7,14 @@ from fleetctl.transport.deadline import Deadline
 from fleetctl.transport.keys import candidates
 from fleetctl.transport.lean import paramiko
 from fleetctl.transport.sshconfig import Settings
+from fleetctl.transport.wire import Wire
 
 PASSWORD_TRIES = 3
 PERSON_SECONDS = 600.0  # at a prompt, before the server's own limit ends it
 
 
 def authenticate(
-    wire: paramiko.Transport, name: str, settings: Settings, deadline: Deadline, *, ask: bool
+    wire: Wire, name: str, settings: Settings, deadline: Deadline, *, ask: bool
 ) -> None:
     """Log in. ``ask``: a second factor or a password may be asked for at the terminal.
 
@@ -29,14 +30,16 @@ def authenticate(
         if "password" in methods and _by_password(wire, name, settings, deadline):
             return
         tried += [m for m in methods if m in ("keyboard-interactive", "password")]
-    elif methods and "publickey" not in methods:
-        hint = f"it also asks for {', '.join(methods)}: log in from a terminal"
-        raise faults.auth_failed(name, settings.user, tried, hint)
+    elif wire.partly_in or (methods and "publickey" not in methods):
+        asks = ", ".join(m for m in methods if m != "publickey")
+        raise faults.auth_failed(
+            name, settings.user, tried, f"it asks for {asks} as well: log in from a terminal"
+        )
     raise faults.auth_failed(name, settings.user, tried)
 
 
 def _by_key(
-    wire: paramiko.Transport,
+    wire: Wire,
     name: str,
     settings: Settings,
     deadline: Deadline,
@@ -52,12 +55,13 @@ def _by_key(
         except (paramiko.SSHException, EOFError, OSError) as error:
             _still_there(wire, name, settings, deadline, tried, error)
             continue
+        wire.partly_in = bool(more)
         return more or None
     return _methods(wire, name, settings, deadline, tried)
 
 
 def _methods(
-    wire: paramiko.Transport, name: str, settings: Settings, deadline: Deadline, tried: list[str]
+    wire: Wire, name: str, settings: Settings, deadline: Deadline, tried: list[str]
 ) -> list[str] | None:
     """Ask the server what it takes; None when it takes nothing at all and lets us in."""
     wire.auth_timeout = deadline.left()
@@ -72,7 +76,7 @@ def _methods(
 
 
 def _still_there(
-    wire: paramiko.Transport,
+    wire: Wire,
     name: str,
     settings: Settings,
     deadline: Deadline,
@@ -89,9 +93,7 @@ def _still_there(
         raise faults.auth_failed(name, settings.user, tried, hint) from error
 
 
-def _by_questions(
-    wire: paramiko.Transport, name: str, settings: Settings, deadline: Deadline
-) -> bool:
+def _by_questions(wire: Wire, name: str, settings: Settings, deadline: Deadline) -> bool:
     """Answer the server's questions (a one-time code, say). Answers are never kept."""
 
     def answer(title: str, text: str, questions: list[tuple[str, bool]]) -> list[str]:
@@ -107,9 +109,7 @@ def _by_questions(
     return _succeeds(lambda: wire.auth_interactive(settings.user, answer))
 
 
-def _by_password(
-    wire: paramiko.Transport, name: str, settings: Settings, deadline: Deadline
-) -> bool:
+def _by_password(wire: Wire, name: str, settings: Settings, deadline: Deadline) -> bool:
     topic = ("password", settings.user, settings.known_as)
     for _ in range(PASSWORD_TRIES):
         password = prompts.secret(topic, f"Password of {settings.user} at {name}: ", deadline)

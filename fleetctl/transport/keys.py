@@ -34,12 +34,19 @@ class AgentKeys:
             else socket_path
         )
         self.keys: tuple[paramiko.AgentKey, ...] = ()
+        self._agent: paramiko.Agent | None = None
         if not path or path == "none":
             return
         with contextlib.suppress(paramiko.SSHException, OSError):
-            self.keys = tuple(_agent_at(str(Path(path).expanduser())).get_keys())
+            self._agent = _agent_at(str(Path(path).expanduser()))
+            self.keys = tuple(self._agent.get_keys())
         for key in self.keys:
             key.sign_ssh_data = functools.partial(self._sign, key.sign_ssh_data)  # type: ignore[method-assign]
+
+    def close(self) -> None:
+        """End the session with the agent."""
+        if self._agent is not None:
+            self._agent.close()
 
     def _sign(self, sign: Any, data: bytes, algorithm: str | None = None) -> Any:
         with self._lock:
@@ -186,4 +193,6 @@ def reload() -> None:
     """Forget the files and agents read so far."""
     with _lock:
         _files.clear()
+        for agent in _agents.values():
+            agent.close()
         _agents.clear()

@@ -1,13 +1,17 @@
 """paramiko without the part that only ``Match exec`` of ssh_config needs.
 
-``paramiko.config`` imports invoke when it is installed, and uses it for nothing else; that import is a
-third of paramiko's own (docs/adr/0006). It is held back for the time of the import alone, so that
-fabric, which does need invoke, still finds it afterwards. ``with_match_exec`` brings it in on demand.
+``paramiko.config`` imports invoke when it is installed, to run the commands of ``Match exec`` with;
+that import is a third of paramiko's own (docs/adr/0006). It is held back for the time of the import
+alone, so that fabric, which does need invoke, finds it afterwards. ``Match exec`` gets a shell that
+leaves our standard input alone.
 """
 
 from __future__ import annotations
 
+import logging
+import subprocess
 import sys
+from types import SimpleNamespace
 
 _HELD = "invoke" not in sys.modules and "paramiko" not in sys.modules
 if _HELD:
@@ -19,12 +23,17 @@ finally:
     if _HELD:
         del sys.modules["invoke"]
 
-__all__ = ["paramiko", "with_match_exec"]
+
+def _match_exec(command: str, **_: object) -> SimpleNamespace:
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False
+    )
+    return SimpleNamespace(ok=done.returncode == 0)
 
 
-def with_match_exec() -> None:
-    """Give paramiko's ssh_config reader what ``Match exec`` runs commands with."""
-    if paramiko.config.invoke is None:  # type: ignore[attr-defined]
-        import invoke
+paramiko.config.invoke = SimpleNamespace(run=_match_exec)  # type: ignore[attr-defined]
 
-        paramiko.config.invoke = invoke  # type: ignore[attr-defined]
+# It logs faults with tracebacks that come to us as exceptions, and are shown from there.
+logging.getLogger("paramiko").setLevel(logging.CRITICAL)
+
+__all__ = ["paramiko"]

@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from fleetctl.errors import FleetError
+from fleetctl.errors import FleetError, UnreachableError
 from fleetctl.model.fleet import Host
 from fleetctl.transport import faults
 from fleetctl.transport.deadline import Deadline
@@ -140,7 +140,7 @@ def _through(name: str, found: Settings, deadline: Deadline) -> Any:
             "direct-tcpip", (found.address, found.port), ("127.0.0.1", 0), timeout=deadline.left()
         )
     except paramiko.ChannelException as error:
-        raise _not_beyond(name, jump, found, deadline, error) from error
+        raise _not_beyond(name, jump, found, error) from error
     except (paramiko.SSHException, EOFError, OSError) as error:
         if deadline.over():
             step = f"{jump} opening the way to {found.address}"
@@ -151,19 +151,16 @@ def _through(name: str, found: Settings, deadline: Deadline) -> Any:
 
 
 def _not_beyond(
-    name: str, jump: str, found: Settings, deadline: Deadline, error: paramiko.ChannelException
+    name: str, jump: str, found: Settings, error: paramiko.ChannelException
 ) -> FleetError:
     """Name what the jump host says of the way beyond it (RFC 4254, 5.1)."""
-    said = error.text.lower()
-    place = f"{found.address}:{found.port} (seen from {jump})"
     if error.code == 1:
         forbidden = FleetError("forwarding-forbidden", "it allows no forwarding", where=jump)
         forbidden.hint = "AllowTcpForwarding and PermitOpen in its sshd_config decide that"
         return faults.jump_failed(name, jump, forbidden)
-    if "refused" in said:
-        return faults.refused(name, place)
-    if "resol" in said or "not known" in said:
-        return faults.name_unknown(name, place, error.text)
-    if "timed out" in said:
-        return faults.timed_out(name, deadline.seconds, f"{jump} connecting to {place}")
-    return faults.jump_failed(name, jump, faults.lost(jump, f"{place}: {error.text}"))
+    return UnreachableError(
+        "unreachable-from-jump",
+        f"{jump} cannot connect to {found.address}:{found.port}: {error.text}",
+        where=name,
+        hint="is the host up, does sshd run there, and does its name resolve on the jump host?",
+    )

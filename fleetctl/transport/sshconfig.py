@@ -18,7 +18,7 @@ from typing import Any
 
 from fleetctl.errors import ConfigError
 from fleetctl.model.fleet import Host
-from fleetctl.transport.lean import paramiko, with_match_exec
+from fleetctl.transport.lean import paramiko
 
 USER_CONFIG = Path("~/.ssh/config")
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
@@ -140,8 +140,6 @@ def _lookup(name: str) -> Settings:
 def _parsed() -> paramiko.SSHConfig:
     """Return both files as one, the person's first: the first value found counts."""
     text = "\nHost *\n".join("\n".join(_lines(p, ())) for p in (USER_CONFIG, SYSTEM_CONFIG))
-    if re.search(r"^\s*Match\b.*\bexec\b", text, re.IGNORECASE | re.MULTILINE):
-        with_match_exec()
     try:
         return paramiko.SSHConfig.from_text(text)
     except Exception as error:

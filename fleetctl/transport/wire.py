@@ -142,6 +142,7 @@ class Wire(paramiko.Transport):
     ) -> None:
         super().__init__(sock, packetizer_class=_Packetizer)
         self._certificates_first = certificates_first
+        self.partly_in = False  # a key was taken, and something else is wanted as well
         # The deadline ends each step; these are paramiko's own, shorter limits on the same steps.
         self.banner_timeout = self.auth_timeout = 3600.0
         options = self.get_security_options()

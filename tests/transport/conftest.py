@@ -35,7 +35,12 @@ def make_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
     return path
 
 
+@pytest.fixture
 def free_port() -> int:
+    return unused_port()
+
+
+def unused_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -62,7 +67,7 @@ class Server:
 
     def logins(self) -> int:
         """Return how many sessions were let in."""
-        return self.log.count("Accepted ")
+        return self.log.count("Accepted publickey for")
 
     def trusted(self) -> Path:
         """Return a known_hosts file that knows this server."""
@@ -101,7 +106,7 @@ def launch(
         shutil.copy(host_key, folder / "host")
         shutil.copy(f"{host_key}.pub", folder / "host.pub")
     shutil.copy(f"{login_key}.pub", folder / "authorized_keys")
-    port = free_port()
+    port = unused_port()
     config = folder / "sshd_config"
     config.write_text(
         f"{options}\n{BASE}Port {port}\nHostKey {folder}/host\nPidFile none\n"
