@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from fleetctl.config.check import raise_all, validate
@@ -89,6 +90,8 @@ class _Reader:
             groups=tuple(merged.pop("groups")),
             env=tuple(self._kept(merged.pop("env"))),
             flags=tuple(self._kept(merged.pop("flags"))),
+            key=self._file(merged.pop("key")),
+            known_hosts=self._file(merged.pop("known_hosts")),
             **merged,
         )
 
@@ -102,6 +105,10 @@ class _Reader:
             else:
                 merged[name] = own if name in entry.model_fields_set else base
         return merged
+
+    def _file(self, path: str | None) -> str | None:
+        """Return the absolute path of a file; a relative one lies in the folder of hosts.yaml."""
+        return str(self.document.path.parent / Path(path).expanduser()) if path else None
 
     @staticmethod
     def _kept(values: dict[str, Any]) -> list[tuple[str, Any]]:
