@@ -19,9 +19,11 @@ SIMPLE = ("str", "int", "float")
 HELP_LIMIT = 240
 # The one method of ServerArgs that registers flags; the other bodies are skipped.
 KEPT = ("add_cli_args",)
-_DEPRECATED = re.compile(r"^\W*(?:note:.{0,80}\bis )?deprecated|\bis deprecated\b", re.I)
+_DEPRECATED = re.compile(r"^\W*(?:note:\s+--[\w-]+ is )?deprecated", re.I)
 _USE = re.compile(
-    r"(?:use|favou?r of|replaced by|alias (?:for|of))[^-]{0,40}?(--[a-z][\w-]*)", re.I
+    r"(?:use|set|favou?r of|replaced by|alias (?:for|of))[^-]{0,40}?"
+    r"(--[a-z][\w-]*|\bSGLANG_[A-Z0-9_]+(?:=\w+)?)",
+    re.I,
 )
 _SENTENCE = re.compile(r"(?<=[^.][.!?])(?=\s+[A-Z`'\"-]|\s*$)")
 
@@ -307,6 +309,8 @@ def _describe(
     flag["deprecated"] = bool(action.get("deprecated") or _DEPRECATED.search(flat))
     if not flag["deprecated"]:
         return
+    if not flag["hidden"]:
+        flag["help"] = flat if len(flat) <= HELP_LIMIT else flat[: HELP_LIMIT - 1] + "…"
     if new is None:
         match = next((m for m in _USE.finditer(flat) if m.group(1) not in flag["names"]), None)
         new = match.group(1) if match else None
