@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -22,16 +23,19 @@ def validate(model: type[M], document: Document) -> M:
     try:
         return model.model_validate(document.value)
     except ValidationError as error:
-        raise_all([_fault(model, document, dict(e)) for e in error.errors(include_url=False)])
-        raise AssertionError from error
+        faults = [_fault(model, document, dict(e)) for e in error.errors(include_url=False)]
+        raise combined(faults) from error
 
 
 def raise_all(errors: list[FleetError]) -> None:
     """Raise nothing for none, the error for one, ManyErrors for more."""
-    if len(errors) == 1:
-        raise errors[0]
     if errors:
-        raise ManyErrors(errors)
+        raise combined(errors)
+
+
+def combined(errors: Sequence[FleetError]) -> FleetError:
+    """Return the only error, or ManyErrors of all."""
+    return errors[0] if len(errors) == 1 else ManyErrors(list(errors))
 
 
 def gathered(error: FleetError) -> list[FleetError]:
@@ -95,7 +99,7 @@ def _keys(model: type[BaseModel], path: Path_) -> list[str]:
             kind = _inner(by_key[str(part)].annotation)
         else:
             kind = _inner(typing.get_args(kind)[-1])
-    return [f.alias or n for n, f in kind.model_fields.items()]
+    return list(kind.known_keys())
 
 
 def _inner(kind: Any) -> Any:

@@ -102,7 +102,7 @@ def _twice(layer: Layer) -> Iterator[ConfigError]:
         ("flags", file.flags, file.secrets.flags),
         ("env", file.env, file.secrets.env),
     ):
-        for name in plain.keys() & secret.keys():
+        for name in sorted(plain.keys() & secret.keys()):
             if plain[name] is not REMOVED and secret[name] is not None:
                 where = layer.document.where(("secrets", kind, name), key=True)
                 yield ConfigError("secret-twice", f"{name} is also in {kind}, openly", where=where)
@@ -206,11 +206,8 @@ class Merge:
 
 
 def _reference(entry: SecretEntry) -> SecretRef:
-    for kind in ("env", "file", "command"):
-        value = getattr(entry, kind)
-        if value is not None:
-            return SecretRef(kind, str(value))
-    raise AssertionError("the model has one of the three")
+    kind = next(k for k in ("env", "file", "command") if getattr(entry, k) is not None)
+    return SecretRef(kind, str(getattr(entry, kind)))
 
 
 def check_name(name: str) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from enum import Enum
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -24,14 +25,13 @@ FLAG_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class Removed:
-    """Stands for ``false`` or ``null``: take the inherited value away."""
+class Removed(Enum):
+    """``false`` or ``null``: take the inherited value away."""
 
-    def __repr__(self) -> str:
-        return "REMOVED"
+    REMOVED = "removed"
 
 
-REMOVED = Removed()
+REMOVED = Removed.REMOVED
 
 
 def _bool(value: Any) -> Any:
@@ -111,11 +111,16 @@ def _become(value: Any) -> Any:
     return None if as_bool(value) is False else value
 
 
-_SCALAR = {"type": ["string", "number", "integer"]}
+_SCALAR = {"type": ["string", "number"]}
 Bool = Annotated[StrictBool, BeforeValidator(_bool)]
 Whole = Annotated[int, BeforeValidator(_whole)]
 Text = Annotated[str, BeforeValidator(_text), WithJsonSchema(_SCALAR)]
-TextList = Annotated[list[Text], BeforeValidator(_text_list)]
+TextList = Annotated[
+    list[Text],
+    BeforeValidator(_text_list),
+    WithJsonSchema({"anyOf": [_SCALAR, {"type": "array", "items": _SCALAR}]}),
+]
+Port = Annotated[int, Field(ge=1, le=65535), BeforeValidator(_whole)]
 FlagName = Annotated[str, AfterValidator(_flag_name)]
 EnvName = Annotated[str, AfterValidator(_env_name)]
 Flag = Annotated[
@@ -134,8 +139,12 @@ Env = Annotated[
 ]
 
 
+def _takes_none(annotation: Any) -> bool:
+    return type(None) in get_args(annotation)
+
+
 class Written(BaseModel):
-    """The base of everything people write."""
+    """The base of everything people write. A key without a value counts as not written."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -146,23 +155,37 @@ class Written(BaseModel):
             return {}
         if not isinstance(value, dict):
             return value
-        return {k: None if is_null(v) else v for k, v in value.items()}
+        optional = {f.alias or n for n, f in cls.model_fields.items() if _takes_none(f.annotation)}
+        return {
+            k: None if is_null(v) else v
+            for k, v in value.items()
+            if k in optional or k not in cls.known_keys() or not is_null(v)
+        }
+
+    @classmethod
+    def known_keys(cls) -> list[str]:
+        """Return the keys as they are written."""
+        return [f.alias or n for n, f in cls.model_fields.items()]
 
 
 class ServiceEntry(Written):
     """One server on a host."""
 
-    gpus: Annotated[list[Whole] | None, BeforeValidator(_gpu_list)] = Field(
-        None, description="Indices of its GPUs; default: all of the host's"
-    )
-    port: Annotated[Whole, Field(ge=1, le=65535)] = Field(30000, description="HTTP port")
+    gpus: Annotated[
+        list[Whole] | None,
+        BeforeValidator(_gpu_list),
+        WithJsonSchema(
+            {"anyOf": [{"type": "array", "items": {"type": "integer"}}, _SCALAR, {"type": "null"}]}
+        ),
+    ] = Field(None, description="Indices of its GPUs, as [0, 1] or 0-3; default: all of the host's")
+    port: Port = Field(30000, description="HTTP port")
 
 
 class HostDefaults(Written):
     """Settings that a host takes unless it says otherwise."""
 
     user: Text | None = Field(None, description="Login name; default: as ssh_config says")
-    port: Annotated[Whole, Field(ge=1, le=65535)] | None = Field(None, description="SSH port")
+    port: Port | None = Field(None, description="SSH port")
     key: Text | None = Field(None, description="Private key file")
     known_hosts: Text | None = Field(None, description="known_hosts file of its own")
     jump: Text | None = Field(None, description="A host of this inventory or an ssh_config alias")
@@ -278,5 +301,5 @@ class ProfileFile(Written):
     runtime: Literal["systemd", "systemd-user", "docker", "process"] | None = None
     unit: UnitEntry = Field(default_factory=lambda: UnitEntry.model_validate({}))
     diag: list[Diag] | None = Field(None, description="Named diagnostics; none by default")
-    nodes: Annotated[Whole, Field(ge=1)] | None = None
+    nodes: Annotated[int, Field(ge=1), BeforeValidator(_whole)] | None = None
     patches: list[Text] | None = Field(None, description="Patches that must be active")

@@ -25,13 +25,23 @@ def scalar(value: Any) -> str:
     if value is None or value is False:
         return "null"
     if isinstance(value, Mapping):
-        return json.dumps(value, ensure_ascii=False)
+        return _quoted(value)
     if isinstance(value, list | tuple):
         return f"[{', '.join(scalar(v) for v in value)}]"
     text = str(value)
     if _WORD.fullmatch(text) and not is_null(Plain(text)) and as_bool(Plain(text)) is None:
         return text
-    return json.dumps(text, ensure_ascii=False)
+    return _quoted(text)
+
+
+def _quoted(value: Any) -> str:
+    """Return JSON that YAML reads the same: it escapes what YAML calls unprintable or a line break."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(c if c.isprintable() else _escape(ord(c)) for c in text)
+
+
+def _escape(code: int) -> str:
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 def section(name: str, values: Mapping[str, Any]) -> list[str]:
