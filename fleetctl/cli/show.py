@@ -72,3 +72,11 @@ def confirm(question: str, *, yes: bool, as_json: bool = False) -> bool:
         return False
     print(f"{safe(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def type_name(name: str) -> bool:
+    """Ask on the terminal for the name of a protected host; without a terminal the answer is no."""
+    if not sys.stdin.isatty():
+        return False
+    print(f"{safe(name)} is protected. Type its name to go on: ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip() == name

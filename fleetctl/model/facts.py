@@ -165,6 +165,7 @@ class HostFacts:
     gpu_processes: tuple[GpuProcess, ...] = ()
     services: tuple[ServiceFacts, ...] = ()  # others than this one
     last_launch: LaunchRecord | None = None
+    last_ready: LaunchRecord | None = None  # the newest launch that became ready
     patches: dict[str, str] = field(default_factory=dict)  # active ones: name → sha256
     free: dict[str, int] = field(default_factory=dict)  # folder → bytes
     lock: LockFacts | None = None

@@ -10,8 +10,10 @@ import importlib
 import json
 import os
 import queue
+import signal
 import sys
 import threading
+import time
 import traceback
 from typing import Any, Callable
 
@@ -72,9 +74,28 @@ class Session:
         self._cancel.set()
 
 
-def _reader(session: Session, requests: queue.Queue[Any]) -> None:
+SILENCE = 40.0  # seconds without a word, not even a beat: the client is gone though the way stands
+
+
+def _watch_client(heard: list[float], gone: Callable[[], None]) -> None:
+    """Notice a client that has vanished without closing its end."""
+    while time.monotonic() - heard[0] < SILENCE:
+        time.sleep(2.0)
+    gone()
+
+
+def _reader(session: Session, requests: queue.Queue[Any], send: Callable[[Any], None]) -> None:
     """Read frames until the input ends."""
+    heard = [time.monotonic()]
+
+    def gone() -> None:
+        session.gone.set()
+        session.cancel()
+        requests.put(None)
+
+    threading.Thread(target=_watch_client, args=(heard, gone), daemon=True).start()
     for line in sys.stdin.buffer:
+        heard[0] = time.monotonic()
         try:
             frame = json.loads(line.decode("utf-8"))
         except ValueError:
@@ -83,9 +104,9 @@ def _reader(session: Session, requests: queue.Queue[Any]) -> None:
             requests.put(frame)
         elif "cancel" in frame:
             session.cancel()
-    session.gone.set()
-    session.cancel()
-    requests.put(None)
+        elif "beat" in frame:
+            send({"beat": frame["beat"]})
+    gone()
 
 
 def _run(frame: dict[str, Any], session: Session) -> dict[str, Any]:
@@ -104,6 +125,8 @@ def main() -> None:
     """Serve requests until the client is gone."""
     out = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # a stray print must not break the protocol
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # the end of the input ends it, after its atomic step
     lock = threading.Lock()
 
     def send(frame: dict[str, Any]) -> None:
@@ -118,7 +141,7 @@ def main() -> None:
 
     session = Session(send)
     requests: queue.Queue[Any] = queue.Queue()
-    threading.Thread(target=_reader, args=(session, requests), daemon=True).start()
+    threading.Thread(target=_reader, args=(session, requests, send), daemon=True).start()
     while True:
         frame = requests.get()
         if frame is None:

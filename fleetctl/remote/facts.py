@@ -65,6 +65,7 @@ def unit_facts(name: str, props: dict[str, str] | None = None) -> dict[str, Any]
         "fragment_sha256": files.sha256(fragment) if fragment else None,
         "drop_ins": p.get("DropInPaths", "").split(),
         "active_seconds": _active_seconds(p),
+        "started_at": _started_at(p),
     }
 
 
@@ -73,6 +74,13 @@ def _active_seconds(props: dict[str, str]) -> float | None:
     if not since or props.get("ActiveState") != "active":
         return None
     return max(0.0, time.clock_gettime(time.CLOCK_MONOTONIC) - since / 1e6)
+
+
+def _started_at(props: dict[str, str]) -> float | None:
+    since = _int(props.get("ExecMainStartTimestampMonotonic"))
+    if not since:
+        return None
+    return time.time() - (time.clock_gettime(time.CLOCK_MONOTONIC) - since / 1e6)
 
 
 def _int(text: str | None) -> int:
@@ -142,7 +150,7 @@ def _free(folders: list[str]) -> dict[str, int]:
     return free
 
 
-def _active_patches() -> dict[str, str]:
+def active_patches() -> dict[str, str]:
     """Return the patches that are active on this host: name → sha256 of what was applied."""
     folder = places.STATE + "/patches"
     found = {}
@@ -192,7 +200,7 @@ def gather(args: dict[str, Any], _session: Any = None) -> dict[str, Any]:
             "services": others.result(),
             "last_launch": records.last_launch(service),
             "last_ready": records.last_launch(service, ready=True),
-            "patches": _active_patches(),
+            "patches": active_patches(),
             "free": _free(args.get("folders", [])),
             "lock": _lock(service),
         }

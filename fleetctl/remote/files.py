@@ -194,6 +194,7 @@ def facts(path: str, content: bool, limit: int = 1 << 20) -> dict[str, Any]:
         "size": info.st_size,
         "mode": stat.S_IMODE(info.st_mode),
         "owner": owner_name(info),
+        "mtime": info.st_mtime,
     }
     if content and info.st_size <= limit:
         with open(path, "rb") as file:

@@ -98,9 +98,13 @@ class Follower:
     """``journalctl -f`` in a thread that hands on each record of one invocation."""
 
     def __init__(
-        self, invocation: str, cursor: str, deliver: Callable[[dict[str, Any]], None]
+        self,
+        invocation: str,
+        cursor: str,
+        deliver: Callable[[dict[str, Any]], None],
+        lines: str = "all",
     ) -> None:
-        place = ["--after-cursor=" + cursor] if cursor else ["--lines=all"]
+        place = ["--after-cursor=" + cursor] if cursor else ["--lines=" + lines]
         self._process = subprocess.Popen(
             command(invocation, "-f", *place),
             stdin=subprocess.DEVNULL,

@@ -106,10 +106,13 @@ class Watch:
             requests=len(args.get("requests") or ()),
             model_bytes=folder_bytes(model),
             attached=bool(args.get("attached")),
+            signs_from=time.time() - 5.0 if args.get("attached") else 0.0,
         )
         if resume.get("phase"):
             state.phases.resume(resume["phase"])
             state.ready_line = bool(resume.get("ready_line"))
+            if resume.get("ready"):
+                state.ready_at = time.monotonic()
             state.touch(time.monotonic())
         return state
 
@@ -129,7 +132,10 @@ class Watch:
     def run(self) -> dict[str, Any]:
         """Watch to the end and return the result."""
         follower = journal.Follower(
-            self.invocation, self.cursor, lambda record: self.put(("line", record))
+            self.invocation,
+            self.cursor,
+            lambda record: self.put(("line", record)),
+            lines="5000" if self.args.get("attached") else "all",
         )
         prober = Prober(self)
         life = threading.Thread(target=self._sample, daemon=True)
@@ -275,6 +281,8 @@ def _run(args: dict[str, Any], session: Any) -> dict[str, Any]:
         apply.hold(args["service"], args["lock"])
     if not args.get("key"):
         args["key"] = secret_key(args["service"])
+    if args.get("boot_id") and args["boot_id"] != records.boot_id():
+        return _rebooted(args)
     result = Watch(args, session).run()
     launch = args.get("launch_id")
     if launch and result["state"] != "interrupted":
@@ -289,6 +297,19 @@ def _run(args: dict[str, Any], session: Any) -> dict[str, Any]:
         )  # fmt: skip
     apply.let_go()
     return result
+
+
+def _rebooted(args: dict[str, Any]) -> dict[str, Any]:
+    """The host went down while nobody was connected: what it ran is gone, its journal may not be."""
+    return {
+        "state": "failed-start",
+        "error": "host-rebooted",
+        "phase": (args.get("resume") or {}).get("phase") or "unknown",
+        "seconds": (args.get("resume") or {}).get("seconds", 0.0),
+        "ready_seconds": None,
+        "asked_stop": False,
+        "bundle": spool.freeze(args["service"], args["unit"], args["invocation_id"]),
+    }
 
 
 def _outcome(result: dict[str, Any]) -> dict[str, Any]:

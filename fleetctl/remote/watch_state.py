@@ -51,6 +51,7 @@ class WatchState:
         requests: int = 0,
         model_bytes: int = 0,
         attached: bool = False,
+        signs_from: float = 0.0,
     ) -> None:
         self.invocation = invocation
         self.probe = probe
@@ -60,6 +61,7 @@ class WatchState:
         self.requests = requests
         self.model_bytes = model_bytes
         self.attached = attached  # it ran before we looked
+        self.signs_from = signs_from  # older lines were survived
         self.began = now
         self.phases = markers.Phases()
         self.signs = markers.CrashSigns()
@@ -114,6 +116,8 @@ class WatchState:
         progress = markers.progress_of(text)
         if progress and self.ready_at is None:
             events.append(self._phase_event(now, progress))
+        if at < self.signs_from:
+            return events
         return events + self._sign(self.signs.feed(text, process, at), now)
 
     def unit(self, props: dict[str, str], now: float) -> Events:

@@ -1,0 +1,238 @@
+"""One deploy on one host: plan, apply, watch, evidence, record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from fleetctl.apply import audit, collector, evidence
+from fleetctl.apply.outcome import Outcome, State, state_of
+from fleetctl.apply.prepare import Prepared, prepare
+from fleetctl.apply.session import Event, Session
+from fleetctl.apply.watching import watch, watch_args
+from fleetctl.apply.wish import Wish, token
+from fleetctl.clock import SystemClock, rfc3339
+from fleetctl.errors import FleetError, RefusedError, UnreachableError
+from fleetctl.model.fleet import Target
+from fleetctl.model.launch import LaunchRecord
+from fleetctl.model.plan import MASK, WriteFile
+
+Tell = Callable[[Event], None]
+APPLY_MARGIN = 120.0  # seconds on top of what the stops may take
+
+
+class Deployment:
+    """A deploy on its way. ``prepare`` changes nothing; ``carry_out`` does."""
+
+    def __init__(self, target: Target, wish: Wish, session: Session, tell: Tell) -> None:
+        self.target = target
+        self.wish = wish
+        self.session = session
+        self.prepared: Prepared | None = None
+        self.launch: LaunchRecord | None = None
+        self._tell = tell
+        self._began = time.monotonic()
+        self._lock = {
+            "token": token(),
+            "who": audit.who(),
+            "why": f"deploy {wish.profile.name}",
+            "command": audit.command_line(),
+        }
+
+    def tell(self, event: Event) -> None:
+        """Send an event with the name of host and service."""
+        name = event.pop("event")
+        head = {"event": name, "host": self.target.host.name, "service": self.target.service.name}
+        self._tell(head | event)
+
+    def prepare(self, *allow: str) -> Outcome | None:
+        """Make the plan and tell it; return an outcome when it ends here. ``allow``: more overrides."""
+        self.wish = replace(self.wish, allow=self.wish.allow | frozenset(allow))
+        try:
+            prepared = self.prepared = prepare(self.session, self.target, self.wish)
+        except FleetError as error:
+            return self.failed(error)
+        plan = prepared.plan
+        body = plan.to_json()
+        body["changed_since_ready"] = _texts(prepared)
+        body["texts"] = [step.describe() for step in plan.steps]
+        for step in body["steps"]:
+            if step.get("path") == collector.PATH:
+                step["content"] = None  # the program's own file: long, and the same for all
+        self.tell({"event": "plan"} | body)
+        if plan.empty:
+            return self._outcome(State.UNCHANGED, invocation_id=prepared.facts.unit.invocation_id)
+        if plan.refusals:
+            first = plan.refusals[0]
+            more = tuple(f"{r.reference}: {r.message}" for r in plan.refusals[1:])
+            return self.failed(
+                RefusedError(
+                    first.reference, first.message, where=first.where, hint=first.hint, context=more
+                )
+            )
+        return None
+
+    def carry_out(self) -> Outcome:
+        """Apply the plan and watch what comes of it; every end is an outcome."""
+        assert self.prepared is not None
+        self.launch = self._new_launch(self.prepared)
+        try:
+            outcome = self._go(self.prepared)
+        except FleetError as error:
+            outcome = self.failed(error)
+        self._record(outcome)
+        return outcome
+
+    # --- the way ---
+
+    def _go(self, prepared: Prepared) -> Outcome:
+        applied = self._apply(prepared)
+        invocation = str(applied["invocation_id"])
+        if not self.wish.wait:
+            return self._outcome(State.STARTED, invocation_id=invocation)
+        args = watch_args(self.target, prepared.rendered.config, invocation) | {
+            "launch_id": self.launch.id if self.launch else None,
+            "lock": self._lock,
+            "requests": list(self.wish.requests),
+            "limits": self.wish.limits(),
+            "boot_id": prepared.facts.boot_id,
+        }
+        result = watch(self.session, args, self.tell)
+        return self._settle(result, invocation)
+
+    def _apply(self, prepared: Prepared) -> dict[str, Any]:
+        assert self.launch is not None
+        steps = prepared.plan.to_json(masked=False)["steps"]
+        assert not any(_is_mask(s) for s in prepared.plan.steps), "secrets were not fetched"
+        facts = prepared.facts
+        audit.write({
+            "do": "deploy", "host": facts.host, "service": facts.service, "launch": self.launch.id,
+            "summary": prepared.plan.summary(), "reason": self.wish.reason,
+        })  # fmt: skip
+        args = {
+            "service": facts.service,
+            "unit": prepared.plan.unit,
+            "steps": steps,
+            "lock": self._lock,
+            "break_lock": self.wish.break_lock,
+            "reason": self.wish.reason,
+            "watch": self.wish.wait,
+            "launch": evidence.launch_body(
+                self.launch, unit=prepared.plan.unit, changed_since_ready=_texts(prepared)
+            ),
+            "expect": {
+                "invocation_id": facts.unit.invocation_id,
+                "last_launch": facts.last_launch.id if facts.last_launch else None,
+            },
+        }
+        stops = sum(getattr(s, "timeout", 0.0) for s in prepared.plan.steps)
+        try:
+            return self.session.call(
+                "apply.run", args, on_event=self.tell, timeout=stops + APPLY_MARGIN
+            )
+        except UnreachableError:
+            return self._find_out()
+
+    def _find_out(self) -> dict[str, Any]:
+        """The connection was lost while applying: come back and see how far the host has come."""
+        assert self.launch is not None
+        self.session.reconnect(self.tell, seconds=60.0)
+        service = self.target.service.name
+        known = self.session.call("records.launches", {"service": service, "limit": 1})["launches"]
+        if known and known[0]["id"] == self.launch.id and known[0].get("invocation_id"):
+            return {"invocation_id": known[0]["invocation_id"]}
+        raise UnreachableError(
+            "connection-lost",
+            "the connection was lost before the restart; the host took its files back",
+            where=str(self.target),
+            hint="run the same command again",
+        )
+
+    def _settle(self, result: dict[str, Any], invocation: str) -> Outcome:
+        state = State(result["state"])
+        outcome = self._outcome(
+            state,
+            error=result["error"],
+            phase=result["phase"],
+            invocation_id=invocation,
+        )
+        for name in ("ready_seconds", "crash", "requests", "last_line", "message", "restarts"):
+            if result.get(name) not in (None, [], ""):
+                outcome.more[name] = result[name]
+        evidence.settle(self.session, outcome, result, self.wish.requests)
+        return outcome
+
+    # --- results ---
+
+    def failed(self, error: FleetError) -> Outcome:
+        """Return the outcome of a fault."""
+        outcome = self._outcome(state_of(error), error=error.reference)
+        outcome.fault = error
+        return outcome
+
+    def _outcome(self, state: State, **fields: Any) -> Outcome:
+        more: dict[str, Any] = {}
+        if self.prepared is not None:
+            since = _texts(self.prepared)
+            more = {
+                "changed": [str(a) for a in self.prepared.plan.changed],
+                "changed_since_ready": since,
+                "last_ready_profile": self.prepared.last_ready_profile or None,
+                "profile": self.wish.profile.name,
+                "sglang": self.prepared.facts.interpreter.sglang,
+            }
+        return Outcome(
+            self.target.host.name,
+            self.target.service.name,
+            state,
+            launch_id=self.launch.id if self.launch else None,
+            seconds=time.monotonic() - self._began,
+            more=more,
+            **fields,
+        )
+
+    def _new_launch(self, prepared: Prepared) -> LaunchRecord:
+        now = SystemClock().now()
+        return LaunchRecord(
+            id=f"{now:%Y%m%dT%H%M%S}-{token()}",
+            host=self.target.host.name,
+            service=self.target.service.name,
+            config=prepared.rendered.config,
+            started_at=rfc3339(now),
+            changed=tuple(str(a) for a in prepared.plan.changed),
+            by=audit.who(),
+            reason=self.wish.reason,
+        )
+
+    def _record(self, outcome: Outcome) -> None:
+        assert self.launch is not None
+        triage = outcome.triage or {}
+        ended = None if outcome.state in (State.READY, State.STARTED, State.INTERRUPTED) else True
+        self.launch = replace(
+            self.launch,
+            invocation_id=outcome.invocation_id,
+            outcome=outcome.state.value,
+            phase=outcome.phase,
+            label=triage.get("label"),
+            signature=triage.get("signature"),
+            fingerprint=triage.get("fingerprint"),
+            incident=outcome.incident,
+            ended_at=rfc3339(SystemClock().now()) if ended else None,
+            ready_seconds=outcome.more.get("ready_seconds"),
+        )
+        try:
+            evidence.record_launch(self.launch)
+        except FleetError as error:
+            outcome.more["log"] = f"{error.reference}: {error}"
+
+
+def _texts(prepared: Prepared) -> list[str] | None:
+    if prepared.since_ready is None:
+        return None
+    return [str(a) for a in prepared.since_ready]
+
+
+def _is_mask(step: object) -> bool:
+    return isinstance(step, WriteFile) and step.secret and step.content == MASK

@@ -1,0 +1,221 @@
+"""Bring a bundle home, check it, triage it, and put the failure into the incident log."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import re
+import shutil
+import tarfile
+import tempfile
+import threading
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fleetctl import __version__
+from fleetctl.apply import audit
+from fleetctl.apply.outcome import FAILED, Outcome
+from fleetctl.apply.session import Session
+from fleetctl.clock import SystemClock, rfc3339
+from fleetctl.config import places
+from fleetctl.errors import FleetError, RemoteError
+from fleetctl.model.incident import Occurrence, occurrence_id
+from fleetctl.model.launch import LaunchRecord
+
+PACKED_LIMIT = 64 * 1024 * 1024
+UNPACKED_LIMIT = 256 * 1024 * 1024
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}")
+_store_lock = threading.Lock()
+
+
+def incident_id(host: str, manifest: dict[str, Any]) -> str:
+    """Return the id of the failed invocation that a bundle is of."""
+    return occurrence_id(
+        host,
+        str(manifest.get("boot_id") or ""),
+        str(manifest["invocation_id"]),
+        str(manifest["service"]),
+    )
+
+
+def fetch(session: Session, manifest: dict[str, Any]) -> Path:
+    """Return the folder of the bundle on this machine, fetched unless it is here already.
+
+    Raises RemoteError ``bad-bundle`` for one that is not what its manifest says.
+    """
+    host = session.host.name
+    folder = places.home() / "bundles" / incident_id(host, manifest)
+    if _same(folder, manifest):
+        return folder
+    packed = bytearray()
+
+    def take(event: dict[str, Any]) -> None:
+        if event.get("event") == "chunk":
+            packed.extend(base64.b64decode(event["data"]))
+            if len(packed) > PACKED_LIMIT:
+                raise _bad(host, "it is larger than 64 MiB")
+
+    args = {"service": manifest["service"], "invocation_id": manifest["invocation_id"]}
+    said = session.call("collect.fetch", args, on_event=take, timeout=300.0)
+    if hashlib.sha256(packed).hexdigest() != said["sha256"]:
+        raise _bad(host, "its bytes are not what the host sent")
+    unpack(bytes(packed), folder, host)
+    return folder
+
+
+def unpack(packed: bytes, folder: Path, host: str) -> None:
+    """Write the files of a bundle: flat names, regular files, bounded, each with its right hash."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    new = Path(tempfile.mkdtemp(prefix=".new-", dir=folder.parent))
+    try:
+        _extract(packed, new, host)
+        _verify(new, host)
+        if folder.exists():
+            shutil.rmtree(folder)
+        new.rename(folder)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def _extract(packed: bytes, new: Path, host: str) -> None:
+    total = 0
+    try:
+        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as tar:
+            for member in tar:
+                total += member.size
+                if not member.isreg() or _NAME.fullmatch(member.name) is None:
+                    raise _bad(host, f"it holds {member.name!r}")
+                if total > UNPACKED_LIMIT:
+                    raise _bad(host, "it unpacks to more than 256 MiB")
+                source = tar.extractfile(member)
+                assert source is not None
+                with source, (new / member.name).open("xb") as file:
+                    shutil.copyfileobj(source, file)
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise _bad(host, f"it cannot be unpacked: {error}") from error
+
+
+def _verify(new: Path, host: str) -> None:
+    try:
+        manifest = json.loads((new / "manifest.json").read_text(encoding="utf-8"))
+        files = dict(manifest["files"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _bad(host, "its manifest cannot be read") from error
+    for name, said in files.items():
+        path = new / name
+        if _NAME.fullmatch(name) is None or not path.is_file():
+            raise _bad(host, f"{name!r} is missing")
+        if hashlib.sha256(path.read_bytes()).hexdigest() != said.get("sha256"):
+            raise _bad(host, f"{name} is not what its manifest says")
+
+
+def _same(folder: Path, manifest: dict[str, Any]) -> bool:
+    try:
+        there = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return bool(there.get("files") == manifest.get("files"))
+
+
+def _bad(host: str, message: str) -> RemoteError:
+    return RemoteError(
+        "bad-bundle",
+        f"the evidence bundle is no good: {message}",
+        where=host,
+        hint="fetch it again with `fleetctl collect`; the host's copy is in /var/lib/fleetctl/spool",
+    )
+
+
+def triaged(folder: Path) -> dict[str, Any]:
+    """Return what triage says of a bundle, as JSON."""
+    from fleetctl.triage import triage_bundle
+
+    return triage_bundle(folder).to_json(str(folder))
+
+
+def record(
+    host: str,
+    manifest: dict[str, Any],
+    folder: Path,
+    triage: dict[str, Any],
+    *,
+    requests: tuple[dict[str, Any], ...] = (),
+) -> tuple[str, bool]:
+    """Put a failed invocation into the incident log; return its id and whether it was new."""
+    from fleetctl.incidents.store import open_store
+
+    launch = _launch(folder)
+    occurrence = Occurrence(
+        id=incident_id(host, manifest),
+        host=host,
+        service=str(manifest["service"]),
+        observed_at=str(manifest.get("failed_at") or manifest["created_at"]),
+        triage=triage,
+        invocation_id=str(manifest["invocation_id"]),
+        boot_id=manifest.get("boot_id"),
+        launch_id=manifest.get("launch_id"),
+        bundle=str(folder),
+        config=launch.get("config"),
+        changed_since_ready=tuple(launch.get("changed_since_ready") or ()),
+        request=json.dumps(list(requests)) if requests else None,
+        recorded_by=audit.who(),
+        recorded_at=rfc3339(SystemClock().now()),
+        tool_version=__version__,
+    )
+    with _store_lock:
+        store = open_store()
+        try:
+            return occurrence.id, store.record_occurrence(occurrence)
+        finally:
+            store.close()
+
+
+def record_launch(launch: LaunchRecord) -> None:
+    """Put a launch into the operator's log."""
+    from fleetctl.incidents.store import open_store
+
+    with _store_lock:
+        store = open_store()
+        try:
+            store.record_launch(launch)
+        finally:
+            store.close()
+
+
+def settle(
+    session: Session,
+    outcome: Outcome,
+    result: dict[str, Any],
+    requests: tuple[dict[str, Any], ...] = (),
+) -> None:
+    """Give an outcome of a failed watch its bundle, triage and incident; a fault here is only noted."""
+    manifest = result.get("bundle") or {}
+    if outcome.state not in FAILED or result.get("asked_stop"):
+        return
+    if "error" in manifest or not manifest.get("files"):
+        outcome.more["evidence"] = manifest.get("message") or "none was kept"
+        return
+    try:
+        folder = fetch(session, manifest)
+        outcome.more["bundle"] = str(folder)
+        outcome.triage = triaged(folder)
+        host = session.host.name
+        outcome.incident, _ = record(host, manifest, folder, outcome.triage, requests=requests)
+    except FleetError as error:
+        outcome.more["evidence"] = f"{error.reference}: {error}"
+
+
+def _launch(folder: Path) -> dict[str, Any]:
+    try:
+        value = json.loads((folder / "launch.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def launch_body(launch: LaunchRecord, **more: Any) -> dict[str, Any]:
+    """Return a launch record as the host keeps it: ours, with what only the host needs."""
+    return launch.to_json() | {"config": asdict(launch.config)} | more

@@ -1,0 +1,106 @@
+"""From a wish to a plan for one host: facts, render, checks. Nothing on the host is changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fleetctl.apply import collector
+from fleetctl.apply.session import Session
+from fleetctl.apply.wish import Wish
+from fleetctl.errors import RemoteError
+from fleetctl.model.facts import FactsRequest, HostFacts
+from fleetctl.model.fleet import Target
+from fleetctl.model.launch import Atom, diff_configs
+from fleetctl.model.plan import Plan
+from fleetctl.plan import plan_deploy
+from fleetctl.render import Rendered, render
+
+FACTS_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan with what it was made from."""
+
+    target: Target
+    facts: HostFacts
+    rendered: Rendered
+    plan: Plan
+    since_ready: tuple[Atom, ...] | None = None  # None: nothing was ever ready there
+    last_ready_profile: str = ""
+    findings: tuple[Any, ...] = field(default=())
+
+
+def gather(
+    session: Session, target: Target, request: FactsRequest
+) -> tuple[HostFacts, dict[str, Any]]:
+    """Return the host's facts, and the raw answer."""
+    raw = session.call("facts.gather", request.to_json(), timeout=FACTS_SECONDS)
+    try:
+        return HostFacts.from_json({"host": target.host.name} | raw), raw
+    except (TypeError, ValueError, KeyError) as error:
+        raise RemoteError(
+            "bad-facts",
+            f"what the host says of itself cannot be read: {error}",
+            where=target.host.name,
+            hint="a record in /var/lib/fleetctl/launches may be damaged or of a newer fleetctl",
+        ) from error
+
+
+def request_for(first: Rendered) -> FactsRequest:
+    """Return what to look at for a launch."""
+    secret = tuple(f.path for f in first.files if f.secret)
+    plain = (collector.PATH, *(f.path for f in first.files if not f.secret))
+    service = first.target.service
+    return FactsRequest(
+        service=service.name,
+        unit=service.unit,
+        python=first.profile.python,
+        files=plain,
+        secret_files=(*secret, *first.obsolete),
+        ports=(service.port,),
+    )
+
+
+def prepare(session: Session, target: Target, wish: Wish) -> Prepared:
+    """Look at the host and make the plan. Raises ConfigError, UnreachableError, RemoteError."""
+    first = render(wish.profile, target, templates=wish.templates)
+    facts, _ = gather(session, target, request_for(first))
+    rendered = render(
+        wish.profile,
+        target,
+        version=facts.interpreter.sglang,
+        secrets=wish.secrets,
+        versions=versions(facts),
+        systemd=facts.systemd,
+        templates=wish.templates,
+        patches=facts.patches,
+    )
+    plan = plan_deploy(
+        rendered,
+        facts,
+        allow=wish.allow,
+        support=collector.support_files(),
+        restart=wish.restart,
+    )
+    ready = facts.last_ready
+    return Prepared(
+        target=target,
+        facts=facts,
+        rendered=rendered,
+        plan=plan,
+        since_ready=None if ready is None else diff_configs(ready.config, rendered.config),
+        last_ready_profile="" if ready is None else ready.config.profile,
+    )
+
+
+def versions(facts: HostFacts) -> dict[str, str]:
+    """Return the versions that a launch configuration names."""
+    found = {
+        "sglang": facts.interpreter.sglang,
+        "torch": facts.interpreter.torch,
+        "python": facts.interpreter.version,
+        "driver": facts.driver,
+    }
+    return {k: v for k, v in found.items() if v}

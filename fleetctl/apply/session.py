@@ -1,0 +1,139 @@
+"""A session with the agent of one host that can be taken up again after the connection was lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from fleetctl.clock import Clock, SystemClock
+from fleetctl.errors import FleetError, UnreachableError
+from fleetctl.model.fleet import Host
+from fleetctl.transport import connect
+from fleetctl.transport.agent import Agent
+from fleetctl.transport.base import Connection
+
+MODULES = ("apply", "collect", "facts", "lock", "logs", "records", "status", "unit", "watch")
+CONNECT_SECONDS = 10.0
+REATTACH_SECONDS = 900.0
+
+Event = dict[str, Any]
+Sink = Callable[[Event], None]
+
+
+class Interrupted(FleetError):
+    """The person pressed Ctrl-C, or wants the command to end."""
+
+    def __init__(self, where: str) -> None:
+        from fleetctl.errors import Exit
+
+        super().__init__(
+            "interrupted", "interrupted", where=where, exit_code=Exit.INTERRUPTED
+        )  # fmt: skip
+
+
+class Session:
+    """One host's connection and agent. Use as a context manager."""
+
+    def __init__(
+        self,
+        host: Host,
+        *,
+        stop: threading.Event | None = None,
+        timeout: float = CONNECT_SECONDS,
+        clock: Clock | None = None,
+        open_connection: Callable[[Host, float], Connection] = connect,
+        modules: tuple[str, ...] = MODULES,
+    ) -> None:
+        self.host = host
+        self.stop = stop or threading.Event()
+        self._timeout = timeout
+        self._clock = clock or SystemClock()
+        self._open = open_connection
+        self._modules = modules
+        self._connection: Connection | None = None
+        self._agent: Agent | None = None
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End agent and connection; what is lost already is no fault."""
+        agent, self._agent = self._agent, None
+        connection, self._connection = self._connection, None
+        for end in (agent, connection):
+            if end is not None:
+                try:
+                    end.close()
+                except (FleetError, OSError, EOFError):
+                    continue
+
+    @property
+    def agent(self) -> Agent:
+        """Return the running agent, starting it when there is none."""
+        if self._agent is None:
+            self._connection = self._open(self.host, self._timeout)
+            self._agent = Agent(self._connection, self._modules)
+        return self._agent
+
+    def call(
+        self,
+        verb: str,
+        args: dict[str, Any] | None = None,
+        *,
+        on_event: Sink | None = None,
+        timeout: float | None = 60.0,
+    ) -> dict[str, Any]:
+        """Run one verb. Raises UnreachableError when the session is lost; the next call starts anew."""
+        if self.stop.is_set():
+            raise Interrupted(self.host.name)
+        try:
+            return self.agent.call(verb, args, on_event=on_event, timeout=timeout)
+        except UnreachableError:
+            self.close()
+            raise
+
+    def cancel(self) -> None:
+        """Ask the running verb to stop at its next safe point. May be called from another thread."""
+        agent = self._agent
+        if agent is not None:
+            try:
+                agent.cancel()
+            except (FleetError, OSError, EOFError):
+                return
+
+    def reconnect(self, tell: Sink, seconds: float = REATTACH_SECONDS) -> None:
+        """Come back to the host, trying for that long with backoff and jitter. Raises the last fault."""
+        import tenacity
+
+        def before(state: tenacity.RetryCallState) -> None:
+            tell({"event": "connection", "state": "lost", "attempt": state.attempt_number})
+
+        def pause(length: float) -> None:
+            if self.stop.is_set():
+                raise Interrupted(self.host.name)
+            self._clock.sleep(length)
+
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(_worth_another),
+            wait=tenacity.wait_exponential_jitter(initial=0.5, max=15.0),
+            stop=tenacity.stop_after_delay(seconds),
+            sleep=pause,
+            before_sleep=before,
+            reraise=True,
+        )
+        retrying(self._hello)
+        tell({"event": "connection", "state": "back"})
+
+    def _hello(self) -> None:
+        self.close()
+        self.call("unit.show", {"units": []}, timeout=self._timeout)
+
+
+def _worth_another(error: BaseException) -> bool:
+    """A host that is away may come back; one whose key changed or that says no will not."""
+    final = {"auth-failed", "host-key-changed", "host-key-unknown", "name-unknown"}
+    return isinstance(error, UnreachableError) and error.reference not in final

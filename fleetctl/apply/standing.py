@@ -1,0 +1,160 @@
+"""What is there now: status of services, and the launch that a wait can attach to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fleetctl.apply import audit, evidence
+from fleetctl.apply.deploy import Tell
+from fleetctl.apply.outcome import Outcome, State, state_of
+from fleetctl.apply.session import Session
+from fleetctl.apply.watching import watch, watch_args
+from fleetctl.apply.wish import token
+from fleetctl.errors import FleetError, RefusedError
+from fleetctl.model.facts import FactsRequest, HostFacts
+from fleetctl.model.fleet import Target
+from fleetctl.model.launch import LaunchConfig
+from fleetctl.plan import plan_stop
+
+STOP_SECONDS = 420.0
+STATUS = "fleetctl.status/1"
+
+
+@dataclass(frozen=True, slots=True)
+class StopWish:
+    """A stop as it was asked for."""
+
+    allow: frozenset[str] = frozenset()
+    reason: str = ""
+    break_lock: str = ""
+    timeout: float = 180.0
+
+
+def facts_of(session: Session, target: Target, python: str = "/usr/bin/python3") -> HostFacts:
+    """Return the facts of a service without a profile in mind."""
+    request = FactsRequest(
+        service=target.service.name,
+        unit=target.service.unit,
+        python=python,
+        ports=(target.service.port,),
+    )
+    raw = session.call("facts.gather", request.to_json())
+    return HostFacts.from_json({"host": target.host.name} | raw)
+
+
+def stop(
+    target: Target,
+    wish: StopWish,
+    session: Session,
+    tell: Tell,
+    confirm: Callable[[str], bool],
+) -> dict[str, Any]:
+    """Stop one service on purpose; return the line of ``stop --json``. Raises FleetError."""
+    began = time.monotonic()
+    facts = facts_of(session, target)
+    plan = plan_stop(target, facts, allow=wish.allow, reason=wish.reason, timeout=wish.timeout)
+    line: dict[str, Any] = {
+        "event": "result",
+        "host": target.host.name,
+        "service": target.service.name,
+        "was": facts.unit.active_state,
+        "invocation_id": facts.unit.invocation_id or None,
+    }
+    if plan.refusals:
+        first = plan.refusals[0]
+        raise RefusedError(first.reference, first.message, where=first.where, hint=first.hint)
+    if plan.empty:
+        return line | {"state": "unchanged", "seconds": round(time.monotonic() - began, 3)}
+    if plan.interrupts and not confirm(str(target)):
+        raise RefusedError(
+            "not-confirmed",
+            f"{target} serves, and nobody said yes",
+            where=str(target),
+            hint="say yes when asked, or give --yes",
+        )
+    audit.write({"do": "stop", "host": facts.host, "service": facts.service, "reason": wish.reason})
+    session.call(
+        "apply.run",
+        {
+            "verb": "stop",
+            "service": facts.service,
+            "unit": facts.unit.name,
+            "steps": plan.to_json(masked=False)["steps"],
+            "lock": {
+                "token": token(),
+                "who": audit.who(),
+                "why": "stop",
+                "command": audit.command_line(),
+            },
+            "break_lock": wish.break_lock,
+            "reason": wish.reason,
+            "expect": {"invocation_id": facts.unit.invocation_id},
+        },
+        on_event=tell,
+        timeout=wish.timeout + STOP_SECONDS,
+    )
+    return line | {"state": "stopped", "seconds": round(time.monotonic() - began, 3)}
+
+
+def wait(target: Target, session: Session, tell: Tell, limits: dict[str, Any]) -> Outcome:
+    """Watch what runs there until it is ready or has failed; every end is an outcome."""
+    began = time.monotonic()
+    outcome = Outcome(target.host.name, target.service.name, State.FAILED_START)
+    try:
+        facts = facts_of(session, target)
+        outcome.invocation_id = facts.unit.invocation_id or None
+        if not facts.unit.alive:
+            raise _not_running(target, facts)
+        launch = facts.last_launch
+        config = LaunchConfig("", "")
+        if launch is not None and launch.invocation_id == facts.unit.invocation_id:
+            config, outcome.launch_id = launch.config, launch.id
+        args = watch_args(target, config, facts.unit.invocation_id)
+        args |= {"limits": limits, "attached": True, "launch_id": outcome.launch_id}
+        result = watch(session, args, tell)
+        outcome.state, outcome.error = State(result["state"]), result["error"]
+        outcome.phase = result["phase"]
+        outcome.more = {k: result[k] for k in ("crash", "message", "last_line") if result.get(k)}
+        evidence.settle(session, outcome, result)
+    except FleetError as error:
+        if error.reference != "not-running":
+            outcome.state = state_of(error)
+        outcome.error, outcome.fault = error.reference, error
+    outcome.seconds = time.monotonic() - began
+    return outcome
+
+
+def _not_running(target: Target, facts: HostFacts) -> FleetError:
+    unit = facts.unit
+    return FleetError(
+        "not-running",
+        f"{unit.name} does not run: {unit.active_state}, result {unit.result}",
+        where=str(target),
+        hint=f"`fleetctl collect {target}` brings the evidence of its end",
+    )
+
+
+def status(target: Target, session: Session) -> dict[str, Any]:
+    """Return the line of ``status --json`` for one service. Raises FleetError."""
+    args = {
+        "service": target.service.name,
+        "unit": target.service.unit,
+        "port": target.service.port,
+    }
+    found = session.call("status.look", args)
+    return {"schema": STATUS, "host": target.host.name, "service": target.service.name} | found
+
+
+def unreachable(target: Target, error: FleetError) -> dict[str, Any]:
+    """Return the status line of a host that could not be asked."""
+    return {
+        "schema": STATUS,
+        "host": target.host.name,
+        "service": target.service.name,
+        "state": state_of(error).value,
+        "error": error.reference,
+        "message": error.message,
+    }

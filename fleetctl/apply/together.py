@@ -1,0 +1,128 @@
+"""Several hosts at once, one thread each, with an orderly end on Ctrl-C."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from fleetctl.apply.deploy import Deployment, Tell
+from fleetctl.apply.outcome import Outcome
+from fleetctl.apply.session import Session
+from fleetctl.apply.wish import Wish
+from fleetctl.errors import FleetError, RefusedError
+from fleetctl.model.fleet import Target
+
+T = TypeVar("T")
+R = TypeVar("R")
+WORKERS = 32
+Confirm = Callable[[Sequence[Deployment]], bool]
+
+
+class Crew:
+    """Threads for hosts. Ctrl-C asks each to stop at its next safe point; a second one gives up."""
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self._sessions: list[Session] = []
+
+    def session(self, target: Target) -> Session:
+        """Return a session with a host that ends with this crew's."""
+        session = Session(target.host, stop=self.stop)
+        self._sessions.append(session)
+        return session
+
+    def close(self) -> None:
+        """End every session."""
+        for session in self._sessions:
+            session.close()
+
+    def each(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Return the results in order. KeyboardInterrupt is swallowed once: the work says how it ended."""
+        if not items:
+            return []
+        with concurrent.futures.ThreadPoolExecutor(min(len(items), WORKERS)) as pool:
+            futures = [pool.submit(work, item) for item in items]
+            try:
+                self._wait(futures)
+            except KeyboardInterrupt:
+                self.stop.set()
+                for session in self._sessions:
+                    session.cancel()
+                self._wait(futures)
+            return [future.result() for future in futures]
+
+    @staticmethod
+    def _wait(futures: Sequence[concurrent.futures.Future[R]]) -> None:
+        pending = set(futures)
+        while pending:  # in small steps, so that Ctrl-C is seen at once
+            _, pending = concurrent.futures.wait(pending, timeout=0.2)
+
+
+@contextlib.contextmanager
+def crew() -> Iterator[Crew]:
+    """A crew whose sessions are closed at the end."""
+    found = Crew()
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def deploy(
+    targets: Sequence[Target],
+    wish: Wish,
+    tell: Tell,
+    confirm: Confirm,
+    done: Callable[[Outcome], None],
+    typed: Callable[[str], bool] = lambda _: False,
+) -> list[Outcome]:
+    """Deploy to every target and return the outcomes in order; ``done`` is told each as it comes.
+
+    ``confirm`` is asked once for all hosts where something that serves would go down, ``typed`` for
+    each protected host among them.
+    """
+    with crew() as hosts:
+        ways = [Deployment(t, wish, hosts.session(t), tell) for t in targets]
+        first = hosts.each(lambda way: way.prepare(), ways)
+        ends: dict[int, Outcome] = {n: o for n, o in enumerate(first) if o is not None}
+        for n in [n for n, o in ends.items() if o.error == "protected-host" and not wish.dry_run]:
+            if typed(targets[n].host.name):
+                again = ways[n].prepare(f"--yes-protected={targets[n].host.name}")
+                del ends[n]
+                ends.update({} if again is None else {n: again})
+        go = [n for n in range(len(ways)) if n not in ends]
+        for outcome in ends.values():
+            done(outcome)
+        if wish.dry_run:
+            return [ends[n] for n in sorted(ends)]
+        ask = [ways[n] for n in go if _interrupts(ways[n])]
+        if ask and not confirm(ask):
+            refused = _unconfirmed()
+            for n in go:
+                ends[n] = ways[n].failed(refused)
+                done(ends[n])
+            go = []
+
+        def carry_out(n: int) -> Outcome:
+            outcome = ways[n].carry_out()
+            done(outcome)
+            return outcome
+
+        ends.update(zip(go, hosts.each(carry_out, go), strict=True))
+        return [ends[n] for n in sorted(ends)]
+
+
+def _interrupts(way: Deployment) -> bool:
+    assert way.prepared is not None
+    return way.prepared.plan.interrupts
+
+
+def _unconfirmed() -> FleetError:
+    return RefusedError(
+        "not-confirmed",
+        "something that serves would go down, and nobody said yes",
+        hint="say yes when asked, or give --yes",
+    )

@@ -1,0 +1,139 @@
+"""``fleetctl deploy``: bring a profile to hosts and watch it start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fleetctl.cli import show
+from fleetctl.cli.app import new_app
+from fleetctl.errors import Exit
+
+if TYPE_CHECKING:
+    from fleetctl.apply.deploy import Deployment
+
+app = new_app()
+
+Hosts = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="HOST…",
+        help="host, host/service, glob, range b300-[01-08], @group.",
+        show_default=False,
+    ),
+]
+
+
+@app.command()
+def deploy(
+    hosts: Hosts,
+    profile: Annotated[
+        str, typer.Option("--profile", "-p", help="What to run.", show_default=False)
+    ],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FLAG=VALUE", help="Change a flag for this launch."),
+    ] = None,
+    unset: Annotated[
+        list[str] | None, typer.Option("--unset", metavar="FLAG", help="Leave a flag out.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan and change nothing.")
+    ] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Show the files' differences too.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes_protected: Annotated[
+        list[str] | None,
+        typer.Option("--yes-protected", metavar="HOST", help="Also on this protected host."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
+    reason: Annotated[str, typer.Option(help="Why; kept with the launch.")] = "",
+    request: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Send this JSON body, or list of them, after ready, and watch through it.",
+        ),
+    ] = None,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not watch the start.")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Restart also what is unchanged and active.")
+    ] = False,
+    timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="For the whole wait (default: none).")
+    ] = None,
+    stall: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="No sign of life for that long is a hang (default: 180)."
+        ),
+    ] = None,
+    no_lint: Annotated[
+        list[str] | None, typer.Option("--no-lint", metavar="ID", help="Override this finding.")
+    ] = None,
+    keep_patches: Annotated[
+        bool, typer.Option("--keep-patches", help="Although patches are active there.")
+    ] = False,
+    stop_others: Annotated[
+        bool, typer.Option("--stop-others", help="Stop what holds the GPUs or the port.")
+    ] = False,
+    share_gpus: Annotated[
+        bool, typer.Option("--share-gpus", help="Leave other processes on the GPUs.")
+    ] = False,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Replace a unit that fleetctl did not write.")
+    ] = False,
+    break_lock: Annotated[
+        str, typer.Option(metavar="REASON", help="Take the lock from who holds it.")
+    ] = "",
+) -> int:
+    """Bring a profile to hosts, restart the service, and watch it until it is ready or has failed.
+
+    Exit 0: every host is ready, or unchanged and active. 1: not ready. 4: unreachable. 5: locked.
+    6: the host failed. 7: refused. 130: interrupted.
+    """
+    from fleetctl.apply import outcome, together
+    from fleetctl.apply.wish import Wish, read_requests
+    from fleetctl.cli.deploy_view import View
+    from fleetctl.config.secrets import resolve_secrets
+    from fleetctl.config.site import load_site
+
+    site = load_site()
+    targets = site.select(hosts)
+    wanted = site.profile(profile, set_ or (), unset or ())
+    options = {
+        "--keep-patches": keep_patches,
+        "--stop-others": stop_others,
+        "--share-gpus": share_gpus,
+        "--take-over": take_over,
+    }
+    allowed = [name for name, given in options.items() if given]
+    allowed += [f"--yes-protected={host}" for host in yes_protected or ()]
+    wish = Wish(
+        profile=wanted,
+        templates=site.templates(),
+        secrets=None if dry_run else resolve_secrets(wanted),
+        allow=frozenset(allowed),
+        restart=restart,
+        no_lint=frozenset(no_lint or ()),
+        reason=reason,
+        break_lock=break_lock,
+        requests=read_requests(request) if request else (),
+        wait=not no_wait,
+        timeout=timeout,
+        stall=stall,
+        dry_run=dry_run,
+    )
+
+    def confirm(ways: Sequence[Deployment]) -> bool:
+        names = ", ".join(str(way.target) for way in ways)
+        return show.confirm(f"Restart what serves on {names}?", yes=yes, as_json=as_json)
+
+    view = View(as_json=as_json, diff=diff)
+    typed = (lambda _: False) if as_json else show.type_name
+    ends = together.deploy(targets, wish, view.tell, confirm, view.done, typed)
+    return int(outcome.exit_code(ends) if ends else Exit.OK)
+

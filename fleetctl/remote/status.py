@@ -1,0 +1,125 @@
+"""What a service is doing now, in one answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fleetctl.remote import (
+    facts,
+    journal,
+    lock,
+    markers,
+    probes,
+    procs,
+    records,
+    spool,
+    unit,
+    web,
+)
+
+QUICK = 6.0  # seconds for a health check; a deep one takes 1 s when the server is well
+
+
+def look(args: dict[str, Any], _session: Any = None) -> dict[str, Any]:
+    """Return state, unit, launch, health, lock and evidence of one service."""
+    name, service = args["unit"], args["service"]
+    props = unit.show(name)
+    seen = facts.unit_facts(name, props)
+    invocation = seen["invocation_id"]
+    launch = records.last_launch(service)
+    current = launch if launch and launch.get("invocation_id") == invocation else None
+    health = _health(args, current) if seen["active_state"] == "active" else None
+    phase = _phase(invocation) if seen["active_state"] == "active" else None
+    kept = spool.bundles(service)
+    return {
+        "state": state_of(props, health, phase, records.asked_stop(invocation) is not None),
+        "phase": phase,
+        "unit": seen,
+        "health": health,
+        "launch": _short(launch),
+        "of_this_launch": current is not None,
+        "lock": _holder(service),
+        "patches": facts.active_patches(),
+        "bundles": [
+            {"invocation_id": m["invocation_id"], "at": m.get("failed_at")} for m in kept[-5:]
+        ],
+    }
+
+
+def state_of(
+    props: dict[str, str], health: dict[str, Any] | None, phase: str | None, asked: bool
+) -> str:
+    """Return one word: ready, starting, unhealthy, looping, failed, stopped or absent. Pure."""
+    if props.get("LoadState") == "not-found":
+        return "absent"
+    if props.get("SubState") in ("auto-restart", "auto-restart-queued"):
+        return "looping"
+    active = props.get("ActiveState", "inactive")
+    if active == "failed":
+        return "stopped" if asked else "failed"
+    if active == "inactive":
+        return "stopped"
+    if active != "active":
+        return "stopping" if active == "deactivating" else "starting"
+    if health and health["status"] == 200 and health["ours"] is not False:
+        return "ready"
+    return "unhealthy" if phase in ("serving", None) else "starting"
+
+
+def _health(args: dict[str, Any], launch: dict[str, Any] | None) -> dict[str, Any]:
+    config = (launch or {}).get("config") or {}
+    flags = config.get("flags") or {}
+    probe = probes.probe_for((config.get("versions") or {}).get("sglang"))
+    server = web.Server(
+        procs.local_address(str(flags.get("host") or "")),
+        int(args["port"]),
+        bool(flags.get("ssl-certfile")),
+    )
+    path = probe.paths[-1][0]
+    answer = server.ask("GET", path, QUICK)
+    return {
+        "path": path,
+        "status": answer.status,
+        "error": answer.error,
+        "seconds": round(answer.seconds, 3),
+        "ours": _ours(int(args["port"]), args["unit"]),
+    }
+
+
+def _ours(port: int, name: str) -> bool | None:
+    users = procs.port_users([port])
+    if not users or not users[0]["pid"]:
+        return None
+    return bool(users[0]["unit"] == name)
+
+
+def _phase(invocation: str) -> str | None:
+    """Return the phase of a start from its journal, None where the markers are long gone."""
+    phases = markers.Phases()
+    seen = None
+    for line in journal.read(journal.command(invocation, "-n", "2000"), 5.0, 16 << 20):
+        record = journal.parse(line) or {}
+        seen = phases.feed(journal.message(record), record.get("_PID")) or seen
+    return seen
+
+
+def _short(launch: dict[str, Any] | None) -> dict[str, Any] | None:
+    if launch is None:
+        return None
+    config = launch.get("config") or {}
+    wanted = ("id", "started_at", "outcome", "by", "reason", "invocation_id", "ready_seconds")
+    found = {k: launch.get(k) for k in wanted}
+    return dict(found, profile=config.get("profile"), model=config.get("model"),
+                sglang=(config.get("versions") or {}).get("sglang"))  # fmt: skip
+
+
+def _holder(service: str) -> dict[str, Any] | None:
+    found = lock.holder(service)
+    return (
+        None
+        if found is None
+        else {k: found.get(k) for k in ("who", "since", "why", "beat_seconds")}
+    )
+
+
+VERBS = {"look": look}
