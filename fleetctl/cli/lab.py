@@ -98,3 +98,49 @@ def run_inside(
     lab = state.require(name)
     argv = container.enter(lab.host(host), command)
     raise typer.Exit(subprocess.run(argv, check=False, env=dict(os.environ)).returncode)
+
+
+@app.command()
+def fault(
+    host: str,
+    name_of_fault: str = typer.Argument("", metavar="FAULT", help="Without one: list them."),
+    name: str = NAME,
+    port: int = typer.Option(22, "--port", help="Of refuse and drop."),
+    path: str = typer.Option("", "--path", help="Folder of disk-full."),
+    size: str = typer.Option(
+        "0", "--size", help="Bytes left by disk-full, memory of memory (64k, 300M)."
+    ),
+    percent: int = typer.Option(30, "--percent", min=1, max=100, help="Of loss."),
+    rate: str = typer.Option("64kbit", "--rate", help="Of slow."),
+) -> None:
+    """Make a fault on a host, or take it back: cable, packets, power, PID 1, disk, memory."""
+    from fleetctl.lab import faults, spec, state
+
+    if not name_of_fault:
+        for known, what in faults.FAULTS.items():
+            show.out(f"{known:<10} {what.seen}")
+        return
+    lab = state.require(name)
+    order = faults.Order(port, path, spec.parse_size(size), percent, rate)
+    faults.cause(lab, lab.host(host), name_of_fault, order)
+    show.note(f"{host}: {faults.FAULTS[name_of_fault].seen}")
+
+
+@app.command()
+def scenario(
+    host: str,
+    file: str = typer.Argument(
+        "", help="A TOML file or a shipped name; without one: what the host has."
+    ),
+    name: str = NAME,
+    speed: float | None = typer.Option(
+        None, "--speed", min=0, help="Times as fast as recorded; 0: at once."
+    ),
+) -> None:
+    """Tell a replay host what its starts come to (docs/howto/lab.md describes the file)."""
+    from fleetctl.lab import scenarios, state
+
+    lab = state.require(name)
+    if file:
+        scenarios.give(lab, lab.host(host), file, speed)
+    show.out(scenarios.current(lab, lab.host(host)))

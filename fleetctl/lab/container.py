@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,11 +67,19 @@ def host_key(root: Path) -> str:
     return " ".join((root / "etc/ssh/ssh_host_ed25519_key.pub").read_text().split()[:2])
 
 
+# With --keep-unit a reboot ends systemd-nspawn with 133, so that whoever started it does so again.
+AGAIN = 'while "$@"; [ $? -eq 133 ]; do :; done'
+
+
 def boot(lab: Lab, host: LabHost) -> LabHost:
     """Start the container and return the host with its process; the tree must be mounted."""
     folder = lab.folder(host)
     argv = [
         *cgroup.prefix(host.machine),
+        "/bin/sh",
+        "-c",
+        AGAIN,
+        "fleetctl-lab",
         "systemd-nspawn",
         "--quiet",
         f"--directory={folder / 'root'}",
@@ -102,15 +111,17 @@ def init(host: LabHost) -> int | None:
     """Return the host's PID 1 as this computer numbers it, or None when the host is off."""
     if host.container is None or not host.container.alive():
         return None
-    for path in Path(f"/proc/{host.container.pid}/task").glob("*/children"):
-        try:
-            children = path.read_text().split()
-        except OSError:
-            continue
-        for child in children:
-            if _pid_in_namespace(int(child)) == 1:
-                return int(child)
-    return None
+    below = _children(host.container.pid)
+    deeper = [child for nspawn in below for child in _children(nspawn)]
+    return next((child for child in [*below, *deeper] if _pid_in_namespace(child) == 1), None)
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += [int(child) for child in path.read_text().split()]
+    return found
 
 
 def _pid_in_namespace(pid: int) -> int:
@@ -126,24 +137,21 @@ def kill(host: LabHost, clock: Clock | None = None) -> None:
     """Cut the power: every process of the host ends at once; the disk keeps what it had."""
     clock = clock or SystemClock()
     pid = init(host)
-    for target in (pid, host.container.pid if pid is None and host.container else None):
-        if target is not None and host.container is not None and host.container.alive():
-            _signal(target, signal.SIGKILL)
+    if pid is not None:
+        _signal(pid, signal.SIGKILL)
     end = clock.monotonic() + 10
-    while host.container and host.container.alive() and clock.monotonic() < end:
+    while host.container and host.container.alive():
+        if pid is None or clock.monotonic() > end:
+            _signal(-host.container.pid, signal.SIGKILL)  # its process group
         clock.sleep(0.02)
-    if host.container and host.container.alive():
-        _signal(host.container.pid, signal.SIGKILL)
     if not cgroup.booted_with_systemd():
         for straggler in cgroup.members(host.machine):
             _signal(straggler, signal.SIGKILL)
 
 
 def _signal(pid: int, number: int) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.kill(pid, number)
-    except ProcessLookupError:
-        return
 
 
 def unmount(lab: Lab, host: LabHost) -> None:
@@ -180,4 +188,4 @@ def enter(host: LabHost, argv: Sequence[str]) -> list[str]:
             f"entering {host.name}", "the host is off", "fleetctl lab fault HOST boot"
         )
     clean = ["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"]
-    return ["nsenter", f"--target={pid}", "--all", "--wd=/root", "--", *clean, *argv]
+    return ["nsenter", f"--target={pid}", "--all", "--wdns=/root", "--", *clean, *argv]

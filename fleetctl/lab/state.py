@@ -48,7 +48,7 @@ class LabHost:
     index: int
     address: str
     machine: str
-    container: Process | None = None  # systemd-nspawn; its child is the host's PID 1
+    container: Process | None = None  # keeps systemd-nspawn going, whose child is PID 1
 
     @property
     def spec(self) -> HostSpec:
