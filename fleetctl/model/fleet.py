@@ -42,7 +42,7 @@ class Host:
     transport: str = "ssh"  # ssh | local
     known_hosts: str | None = None
     python: str = "python3"  # runs the agent; SGLang's own interpreter is the profile's
-    env: tuple[tuple[str, str], ...] = ()
+    env: tuple[tuple[str, str | None], ...] = ()  # None: takes the profile's away
     flags: tuple[tuple[str, Any], ...] = ()
 
     def service(self, name: str) -> Service | None:
