@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib.metadata
 import io
 import json
 import re
@@ -15,7 +16,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fleetctl import __version__
 from fleetctl.apply import audit
 from fleetctl.apply.outcome import FAILED, Outcome
 from fleetctl.apply.session import Session
@@ -133,7 +133,15 @@ def triaged(folder: Path) -> dict[str, Any]:
     """Return what triage says of a bundle, as JSON."""
     from fleetctl.triage import triage_bundle
 
-    return triage_bundle(folder).to_json(str(folder))
+    try:
+        return triage_bundle(folder).to_json(str(folder))
+    except Exception as error:  # a bundle whose triage fails is still a bundle
+        raise FleetError(
+            "triage-fault",
+            f"{type(error).__name__}: {error}",
+            where=str(folder),
+            hint="this is a bug of fleetctl; the bundle itself is kept",
+        ) from error
 
 
 def record(
@@ -163,7 +171,7 @@ def record(
         request=json.dumps(list(requests)) if requests else None,
         recorded_by=audit.who(),
         recorded_at=rfc3339(SystemClock().now()),
-        tool_version=__version__,
+        tool_version=importlib.metadata.version("fleetctl"),
     )
     with _store_lock:
         store = open_store()

@@ -36,6 +36,12 @@ COMMANDS: dict[str, Entry] = {
     "run": Entry("run", "Run a command on hosts, with files put there before."),
     "lab": Entry("lab", "Disposable systemd hosts on this computer, to try things on."),
     "deploy": Entry("deploy", "Bring a profile to hosts and watch it start."),
+    "stop": Entry("stop", "Stop services on purpose."),
+    "wait": Entry("wait", "Watch services that are starting."),
+    "status": Entry("status", "What runs where, and how it is."),
+    "logs": Entry("logs", "The plain log of a service."),
+    "collect": Entry("collect", "Bring home the evidence of what failed while nobody watched."),
+    "reproduce": Entry("reproduce", "Launch an incident again and count how often it crashes."),
     "incidents": Entry("incidents", "What failed, where, how often, and what was said of it."),
 }
 

@@ -136,4 +136,3 @@ def deploy(
     typed = (lambda _: False) if as_json else show.type_name
     ends = together.deploy(targets, wish, view.tell, confirm, view.done, typed)
     return int(outcome.exit_code(ends) if ends else Exit.OK)
-

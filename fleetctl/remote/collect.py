@@ -7,6 +7,7 @@ restarts the service. It always ends with 0: evidence must never be what breaks 
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import os
 import re
@@ -136,6 +137,9 @@ class _Chunks:
             self._send(CHUNK)
         return len(data)
 
+    def flush(self) -> None:
+        """Nothing waits but the last, incomplete chunk."""
+
     def close(self) -> None:
         self._send(len(self.buffer))
 
@@ -154,7 +158,8 @@ def _fetch(args: dict[str, Any], session: Any) -> dict[str, Any]:
         raise AgentError("no-bundle", "there is no bundle of %s on this host" % invocation)
     folder = os.path.join(spool.folder_of(service), invocation)
     out = _Chunks(session)
-    with tarfile.open(fileobj=out, mode="w|gz", compresslevel=3) as tar:  # type: ignore[call-overload]
+    packed = gzip.GzipFile(fileobj=out, mode="wb", compresslevel=3)  # type: ignore[call-overload]
+    with packed, tarfile.open(fileobj=packed, mode="w|") as tar:
         for name in ["manifest.json", *sorted(manifest["files"])]:
             tar.add(os.path.join(folder, places.safe_name(name)), arcname=name, recursive=False)
     out.close()

@@ -1,0 +1,119 @@
+"""``reproduce``: deploy the launch of an incident again, with its request, and count the crashes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from fleetctl.errors import UsageError
+from fleetctl.model.fleet import FlagValue, Profile, SecretRef
+from fleetctl.model.incident import Occurrence
+
+_SECRET = re.compile(r"\(secret: (env|file|command) (.+)\)")
+OWN = ("port",)  # of the target, not of the profile
+MADE = ("PATH", "PYTHONUNBUFFERED", "CUDA_VISIBLE_DEVICES")  # by render, for the target
+
+
+def profile_of(occurrence: Occurrence) -> Profile:
+    """Return the profile that renders to the launch of an incident. UsageError ``no-launch``."""
+    config = occurrence.config
+    if not config:
+        raise UsageError(
+            "no-launch",
+            f"{occurrence.id} does not know what was launched",
+            hint="only launches by `fleetctl deploy` can be made again",
+        )
+    flags, secret_flags = _split(config.get("flags") or {})
+    env, secret_env = _split(config.get("env") or {})
+    unit = dict(config.get("unit") or {})
+    python = str(unit.pop("python", "/opt/sglang/.venv/bin/python"))
+    return Profile(
+        name=str(config.get("profile") or "reproduce"),
+        model=str(config.get("model") or ""),
+        flags={k: _flag(v) for k, v in flags.items() if k not in OWN},
+        env={k: str(v) for k, v in env.items() if k not in MADE},
+        secret_flags=secret_flags,
+        secret_env=secret_env,
+        python=python,
+        unit=unit | {"restart": "no"},  # each try is ours to count
+        patches=tuple(config.get("patches") or ()),
+    )
+
+
+def _split(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, SecretRef]]:
+    plain, secret = {}, {}
+    for name, value in values.items():
+        match = _SECRET.fullmatch(value) if isinstance(value, str) else None
+        if match:
+            secret[name] = SecretRef(match.group(1), match.group(2))
+        else:
+            plain[name] = value
+    return plain, secret
+
+
+def _flag(value: Any) -> FlagValue:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def requests_of(occurrence: Occurrence) -> tuple[dict[str, Any], ...]:
+    """Return what was sent after ready when it failed; empty where nothing was recorded."""
+    return tuple(json.loads(occurrence.request)) if occurrence.request else ()
+
+
+@dataclass(slots=True)
+class Tally:
+    """How often it happened. ``same`` counts the incident's own fingerprint."""
+
+    wanted: str
+    same: int = 0
+    others: Counter[str] = field(default_factory=Counter)
+    passed: int = 0
+    unclear: int = 0
+
+    def add(self, result: dict[str, Any]) -> str:
+        """Count one ``result`` event; return same, other, pass or unclear."""
+        triage = result.get("triage") or {}
+        if result["state"] in ("ready", "unchanged"):
+            self.passed += 1
+            return "pass"
+        if not triage.get("fingerprint"):
+            self.unclear += 1
+            return "unclear"
+        if triage["fingerprint"] == self.wanted:
+            self.same += 1
+            return "same"
+        self.others[str(triage.get("signature") or triage["fingerprint"])] += 1
+        return "other"
+
+    def to_json(self, incident: str) -> dict[str, Any]:
+        """Return the documented object of ``reproduce --json``."""
+        return {
+            "event": "reproduced",
+            "schema": "fleetctl.reproduced/1",
+            "incident": incident,
+            "fingerprint": self.wanted,
+            "tries": self.tries,
+            "same": self.same,
+            "passed": self.passed,
+            "unclear": self.unclear,
+            "others": [{"signature": s, "count": n} for s, n in self.others.most_common()],
+        }
+
+    @property
+    def tries(self) -> int:
+        """Return how many launches were counted."""
+        return self.same + self.passed + self.unclear + sum(self.others.values())
+
+    def lines(self) -> Iterable[str]:
+        """Return the result for a person."""
+        yield f"crashed the same way {self.same} of {self.tries} times"
+        if self.passed:
+            yield f"  {self.passed} became ready and stayed so"
+        for signature, count in self.others.most_common():
+            yield f"  {count} failed in another way: {signature}"
+        if self.unclear:
+            yield f"  {self.unclear} gave no answer"

@@ -1,0 +1,55 @@
+"""``fleetctl status``: what runs where, and how it is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from fleetctl.cli import show
+from fleetctl.cli.app import new_app
+from fleetctl.errors import Exit, FleetError
+from fleetctl.model.fleet import Target
+
+app = new_app()
+
+
+@app.command()
+def status(
+    hosts: Annotated[list[str], typer.Argument(metavar="SELECTOR…", show_default=False)],
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON line for each.")] = False,
+    watch: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Look again every so many seconds.")
+    ] = 0.0,
+) -> int:
+    """Show what each service runs and whether it serves. Exit 0: all are ready."""
+    from fleetctl.apply import standing, together
+    from fleetctl.clock import SystemClock
+    from fleetctl.config.site import load_site
+    from fleetctl.report import status as report
+
+    targets = load_site().select(hosts)
+
+    def one(target: Target) -> dict[str, Any]:
+        try:
+            return standing.status(target, sessions[str(target)])
+        except FleetError as error:
+            return standing.unreachable(target, error)
+
+    with together.crew() as hosts_:
+        sessions = {str(t): hosts_.session(t) for t in targets}
+        while True:
+            lines = hosts_.each(one, targets)
+            for line in lines if as_json else ():
+                show.json_line(line)
+            if not as_json:
+                show.out("\n".join(report.table(lines)))
+            if not watch or hosts_.stop.is_set():
+                break
+            SystemClock().sleep(watch)
+    if hosts_.stop.is_set():
+        return int(Exit.INTERRUPTED)
+    states = {line["state"] for line in lines}
+    if states == {"unreachable"}:
+        return int(Exit.UNREACHABLE)
+    return int(Exit.OK if states <= {"ready"} else Exit.NEGATIVE)

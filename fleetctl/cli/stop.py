@@ -1,0 +1,65 @@
+"""``fleetctl stop``: stop services on purpose, so that their end counts as no crash."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fleetctl.cli import app as root
+from fleetctl.cli import show
+from fleetctl.cli.app import new_app
+from fleetctl.errors import Exit, FleetError
+from fleetctl.model.fleet import Target
+
+app = new_app()
+
+
+@app.command()
+def stop(
+    hosts: Annotated[list[str], typer.Argument(metavar="HOST…", show_default=False)],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes_protected: Annotated[
+        list[str] | None,
+        typer.Option("--yes-protected", metavar="HOST", help="Also on this protected host."),
+    ] = None,
+    reason: Annotated[str, typer.Option(help="Why; kept on the host.")] = "",
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", help="For running requests to end.")
+    ] = 180.0,
+    break_lock: Annotated[
+        str, typer.Option(metavar="REASON", help="Take the lock from who holds it.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON line for each.")] = False,
+) -> int:
+    """Stop services on purpose. The stop is remembered: SGLang ends even a clean one as failed."""
+    from fleetctl.apply import standing, together
+    from fleetctl.config.site import load_site
+
+    targets = load_site().select(hosts)
+    allow = {f"--yes-protected={host}" for host in yes_protected or ()}
+    for target in targets:
+        name = target.host.name
+        if target.host.protected and not as_json and name not in (yes_protected or ()):
+            allow |= {f"--yes-protected={name}"} if show.type_name(name) else set()
+    wish = standing.StopWish(frozenset(allow), reason, break_lock, timeout)
+    sure = yes or show.confirm(f"Stop {', '.join(map(str, targets))}?", yes=yes, as_json=as_json)
+
+    def one(target: Target) -> Exit:
+        try:
+            line = standing.stop(
+                target, wish, hosts_.session(target), lambda _: None, lambda _: sure
+            )
+        except FleetError as error:
+            root.report(error, as_json=as_json)
+            return error.exit_code
+        if as_json:
+            show.json_line(line)
+        else:
+            how = "was not running" if line["state"] == "unchanged" else "stopped"
+            show.out(f"{target}: {how} ({line['seconds']:.1f} s)")
+        return Exit.OK
+
+    with together.crew() as hosts_:
+        codes = set(hosts_.each(one, targets))
+    return int(codes.pop() if len(codes) == 1 else Exit.NEGATIVE)

@@ -1,0 +1,58 @@
+"""The table of ``fleetctl status``. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fleetctl.model.plan import span
+
+HEAD = ("SERVICE", "STATE", "PROFILE", "SGLANG", "SINCE", "REMARKS")
+
+
+def table(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return aligned rows, the head first."""
+    rows = [HEAD, *(row(line) for line in lines)]
+    widths = [max(len(r[n]) for r in rows) for n in range(len(HEAD))]
+    return ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
+
+
+def row(line: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the cells of one service."""
+    launch = line.get("launch") or {}
+    unit = line.get("unit") or {}
+    seconds = unit.get("active_seconds")
+    return (
+        f"{line['host']}/{line['service']}",
+        str(line["state"]),
+        str(launch.get("profile") or "-"),
+        str(launch.get("sglang") or "-"),
+        span(seconds) if seconds is not None else "-",
+        "; ".join(remarks(line)),
+    )
+
+
+def remarks(line: Mapping[str, Any]) -> list[str]:
+    """Return what a person should know beside the state."""
+    if line.get("message"):
+        return [str(line["message"])]
+    unit = line.get("unit") or {}
+    found = []
+    if line["state"] == "starting" and line.get("phase"):
+        found.append(str(line["phase"]))
+    if unit.get("n_restarts"):
+        found.append(f"restarted {unit['n_restarts']} times")
+    if line["state"] in ("failed", "looping"):
+        found.append(f"result {unit.get('result')}")
+    health = line.get("health") or {}
+    if line["state"] == "unhealthy":
+        found.append(f"{health.get('path')} says {health.get('status') or health.get('error')}")
+    if health.get("ours") is False:
+        found.append("another process has its port")
+    if line.get("lock"):
+        found.append(f"locked by {line['lock']['who']}")
+    if line.get("patches"):
+        found.append(f"patched: {', '.join(sorted(line['patches']))}")
+    if line["state"] in ("failed", "looping") and line.get("bundles"):
+        found.append("evidence kept: fleetctl collect")
+    return found
