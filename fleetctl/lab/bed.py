@@ -7,6 +7,7 @@ import shutil
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from fleetctl.clock import Clock, SystemClock
@@ -169,6 +170,22 @@ def down(name: str) -> bool:
             _erase(lab, host)
         network.down(lab.subnet)
         shutil.rmtree(lab.root, ignore_errors=True)
+    return True
+
+
+def drop(name: str, host_name: str) -> bool:
+    """Take one host out of a lab; return whether it was there. The others are left alone."""
+    with paths.locked(paths.labs() / name):
+        lab = state.load(name)
+        host = next((h for h in lab.hosts if h.name == host_name), None) if lab else None
+        if lab is None or host is None:
+            return False
+        _erase(lab, host)
+        shutil.rmtree(lab.folder(host), ignore_errors=True)
+        lab = replace(lab, hosts=tuple(h for h in lab.hosts if h.name != host_name))
+        lab.save()
+        _trust(lab)
+        site.write(lab)
     return True
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -68,7 +67,7 @@ def host_key(root: Path) -> str:
 
 
 # With --keep-unit a reboot ends systemd-nspawn with 133, so that whoever started it does so again.
-AGAIN = 'while "$@"; [ $? -eq 133 ]; do :; done'
+AGAIN = 'cd /; while "$@"; [ $? -eq 133 ]; do :; done'
 
 
 def boot(lab: Lab, host: LabHost) -> LabHost:
@@ -94,17 +93,20 @@ def boot(lab: Lab, host: LabHost) -> LabHost:
         "--console=pipe",
         "--link-journal=no",
     ]
-    with (folder / "console.log").open("ab") as console:
-        child = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=console,
-            stderr=console,
-            cwd="/",
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
-            start_new_session=True,  # Ctrl-C in the terminal is not meant for the hosts
-        )
-    return replace(host, container=Process.of(child.pid))
+    log = str(folder / "console.log")
+    append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    pid = os.posix_spawnp(
+        argv[0],
+        argv,
+        {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, log, append, 0o644),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,  # Ctrl-C in the terminal is not meant for the hosts
+    )
+    return replace(host, container=Process.of(pid))
 
 
 def init(host: LabHost) -> int | None:
@@ -144,6 +146,9 @@ def kill(host: LabHost, clock: Clock | None = None) -> None:
         if pid is None or clock.monotonic() > end:
             _signal(-host.container.pid, signal.SIGKILL)  # its process group
         clock.sleep(0.02)
+    if host.container:
+        with suppress(ChildProcessError):  # whoever booted it may be another process
+            os.waitpid(host.container.pid, os.WNOHANG)
     if not cgroup.booted_with_systemd():
         for straggler in cgroup.members(host.machine):
             _signal(straggler, signal.SIGKILL)

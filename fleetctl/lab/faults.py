@@ -54,7 +54,8 @@ def heal(_: Lab, host: LabHost, order: Order | None = None) -> None:
     os.kill(pid, signal.SIGCONT)
     port = network.port(host.machine)
     shell.run(["ip", "link", "set", port, "up"])
-    shell.run(["tc", "qdisc", "del", "dev", port, "root"], check=False)
+    for prefix, device in _ends(host):
+        shell.run([*prefix, "tc", "qdisc", "del", "dev", device, "root"], check=False)
     shell.run(["nsenter", f"--target={pid}", "--net", "nft", "flush", "ruleset"])
     if not cgroup.booted_with_systemd():
         cgroup.limit_memory(host.machine, None)
@@ -110,25 +111,18 @@ def _loss(_: Lab, host: LabHost, order: Order) -> None:
 
 
 def _slow(_: Lab, host: LabHost, order: Order) -> None:
-    port = network.port(host.machine)
-    shell.run(
-        [
-            "tc",
-            "qdisc",
-            "replace",
-            "dev",
-            port,
-            "root",
-            "tbf",
-            "rate",
-            order.rate,
-            "burst",
-            "2kb",
-            "latency",
-            "400ms",
-        ],
-        doing=f"slow link of {host.name}",
-    )
+    bucket = ["tbf", "rate", order.rate, "burst", "2kb", "latency", "400ms"]
+    for prefix, device in _ends(host):
+        shell.run(
+            [*prefix, "tc", "qdisc", "replace", "dev", device, "root", *bucket],
+            doing=f"slow link of {host.name}",
+        )
+
+
+def _ends(host: LabHost) -> list[tuple[list[str], str]]:
+    """Return both ends of a host's cable: what to run a command with there, and the device."""
+    own = ["nsenter", f"--target={container.init(host)}", "--net"]
+    return [([], network.port(host.machine)), (own, "host0")]
 
 
 def _kill(_: Lab, host: LabHost, __: Order) -> None:
