@@ -19,6 +19,7 @@ from fleetctl.remote import journal, places, records, spool
 from fleetctl.remote.agent import AgentError
 
 FAILED = "d9b373ed55a64feb8242e02dbe79a49c"  # systemd's MESSAGE_ID of "Failed with result …"
+EXITED = "98e322203f7a4ed290d09fe03c09fe15"  # … and of "Main process exited …"
 CHUNK = 192 * 1024
 
 
@@ -61,17 +62,25 @@ def collect(service: str, unit_name: str, invocation: str) -> str:
 
 
 def failures(unit_name: str, since: float) -> dict[str, float]:
-    """Return the failed invocations of a unit that the journal knows: invocation → when it failed."""
+    """Return the failed invocations of a unit that the journal knows: invocation → when it failed.
+
+    A start that systemd refused because of the start limit has an invocation too, but ran nothing.
+    """
     argv = [
         "journalctl", "-q", "--no-pager", "-o", "json", "--since=@%d" % since,
-        "--output-fields=INVOCATION_ID,UNIT", "MESSAGE_ID=" + FAILED, "UNIT=" + unit_name,
+        "--output-fields=INVOCATION_ID,MESSAGE_ID",
+        "MESSAGE_ID=" + FAILED, "MESSAGE_ID=" + EXITED, "UNIT=" + unit_name,
     ]  # fmt: skip
-    found = {}
+    ran: dict[str, float] = {}
+    failed = set()
     for line in journal.read(argv, 15.0, 16 << 20):
         record = journal.parse(line) or {}
-        if record.get("INVOCATION_ID"):
-            found[str(record["INVOCATION_ID"])] = int(record["__REALTIME_TIMESTAMP"]) / 1e6
-    return found
+        invocation = str(record.get("INVOCATION_ID") or "")
+        if record.get("MESSAGE_ID") == EXITED:
+            ran[invocation] = int(record["__REALTIME_TIMESTAMP"]) / 1e6
+        else:
+            failed.add(invocation)
+    return {invocation: at for invocation, at in ran.items() if invocation in failed}
 
 
 def _sweep(args: dict[str, Any], session: Any) -> dict[str, Any]:
@@ -94,10 +103,8 @@ def _sweep(args: dict[str, Any], session: Any) -> dict[str, Any]:
             found[only] = _freeze_named(service, unit_name, only)
     wanted = [m for k, m in found.items() if m and "error" not in m and (not only or k == only)]
     wanted = [m for m in wanted if only or not m.get("asked_stop")]
-    return {
-        "bundles": [m for m in wanted if only or _when(m) >= since],
-        "boot_id": records.boot_id(),
-    }
+    wanted = sorted((m for m in wanted if only or _when(m) >= since), key=_when)
+    return {"bundles": wanted, "boot_id": records.boot_id()}
 
 
 def _freeze_named(service: str, unit_name: str, invocation: str) -> dict[str, Any]:

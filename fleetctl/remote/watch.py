@@ -51,13 +51,13 @@ class Prober(threading.Thread):
                 self._attempt = 0
 
     def _ask(self, path: str, timeout: float) -> None:
+        self.watch.settled.clear()
         answer = self.watch.server.ask("GET", path, timeout)
         self._attempt = 0 if answer.status == 200 else self._attempt + 1
         ours = self.watch.ours() if answer.status is not None else None
         self.watch.put(("answer", answer.status, answer.seconds, ours))
         if answer.status == 200:
             self.watch.settled.wait(1.0)  # the next question depends on what this answer meant
-            self.watch.settled.clear()
             self.nudge.set()
 
     def _identify(self) -> None:

@@ -116,6 +116,10 @@ def verdict_lines(result: Mapping[str, Any]) -> list[str]:
         head = "STOPPED by somebody while it started"
     elif result["error"] == "replaced":
         head = "RESTARTED by somebody else while it started"
+    elif result["error"] == "not-running":
+        head = "NOT RUNNING"
+    elif result["error"] == "host-rebooted":
+        head = "GONE: the host was restarted"
     where = f"{result['host']}/{result['service']}"
     in_phase = f" in {result['phase']}" if result["phase"] not in ("unknown", "serving") else ""
     during = (
@@ -172,7 +176,9 @@ def _root(root: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _changed(result: Mapping[str, Any], failed: bool) -> list[tuple[str, str]]:
-    atoms = result.get("changed_since_ready")
+    if "changed_since_ready" not in result:
+        return []
+    atoms = result["changed_since_ready"]
     if atoms is None:
         return [("changed", "nothing was ever ready here before")] if failed else []
     if not atoms:
@@ -202,6 +208,7 @@ def _places(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows.append(
             ("incident", f"{result['incident']}   $ fleetctl incidents show {result['incident']}")
         )
-    if result["state"] in ("failed-start", "crash-loop", "hung", "timed-out"):
+    failed = result["state"] in ("failed-start", "crash-loop", "hung", "timed-out")
+    if failed and result.get("invocation_id"):
         rows.append(("log", f"$ fleetctl logs {where} --invocation {result['invocation_id']}"))
     return rows
