@@ -1,0 +1,181 @@
+"""What a push or a revert makes of a service's state: which files, from which bytes, to which bytes."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import stat
+from typing import Any
+
+from fleetctl.remote import patch_change, patch_files, patch_resolve, patch_store, source_tree
+from fleetctl.remote.agent import AgentError
+from fleetctl.remote.instrument import InstrumentError
+
+REFUSED = 7
+SHOWN = 120  # lines of a difference
+
+
+def without(state: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a state without one patch; its files are built anew from what is left."""
+    new = dict(state, patches=[p for p in state["patches"] if p["name"] != name], files={})
+    for path, entry in state["files"].items():
+        works = [w for w in entry["works"] if w["name"] != name]
+        if works:
+            new["files"][path] = dict(entry, works=works)
+            if len(works) != len(entry["works"]):
+                _rebuild(state["service"], new["files"][path])
+    return new
+
+
+def _rebuild(service: str, entry: dict[str, Any]) -> None:
+    """Build a file from its pristine bytes and the work on it; the result is kept."""
+    data = patch_store.read(patch_store.kept(service, entry["pristine"]))
+    try:
+        built = patch_files.build(data, entry["works"])
+    except InstrumentError as error:
+        raise AgentError(error.reference, error.message)
+    entry["current"] = patch_store.keep(service, built.data)
+    entry["line_maps"] = built.line_maps
+    entry["anchors"] = built.anchors
+
+
+def place(
+    new: dict[str, Any], patch: dict[str, Any], args: dict[str, Any], root: str
+) -> dict[str, tuple[bytes, dict[str, Any]]]:
+    """Return each file of the patch with its pristine bytes and the patch's work in it."""
+    service = args["service"]
+    tree = _Pristine(root, {
+        p: patch_store.kept(service, e["pristine"])
+        for p, e in new["files"].items() if e["rung"] == "edit"
+    })  # fmt: skip
+    places = patch_files.locate(tree, patch)
+    if places.missing:
+        raise AgentError(
+            "anchor-missing",
+            "; ".join("%s: %s" % (m["what"], m["message"]) for m in places.missing),
+            where=root,
+            hint="`fleetctl patch check %s --sglang %s` shows where it lies in the released version"
+            % (patch["name"], args.get("version")),
+        )
+    return {
+        os.path.realpath(os.path.join(root, relative)): (data, places.work(relative, patch))
+        for relative, data in places.files.items()
+    }
+
+
+def forgetting(state: dict[str, Any], paths: list[str]) -> dict[str, Any]:
+    """Return a state that knows nothing of some files."""
+    return dict(
+        state,
+        files={p: e for p, e in state["files"].items() if p not in paths},
+        patches=[
+            dict(r, files=[p for p in r["files"] if p not in paths]) for r in state["patches"]
+        ],
+    )
+
+
+class _Pristine(source_tree.FolderTree):
+    """The installed tree with the files that other patches edited as they were before."""
+
+    def __init__(self, root: str, pristine: dict[str, str]) -> None:
+        super().__init__(root)
+        self.pristine = pristine
+
+    def read(self, path: str) -> bytes:
+        """Return the pristine bytes of one file."""
+        real = os.path.realpath(os.path.join(self.root, path))
+        return patch_store.read(self.pristine.get(real, real))
+
+
+def admit(
+    new: dict[str, Any], path: str, rung: str, found: patch_resolve.Unit, seen: dict[str, Any]
+) -> None:
+    """Raise AgentError where this file must not be changed this way."""
+    known = new["files"].get(path)
+    if known is not None and known["rung"] != rung:
+        raise AgentError(
+            "other-rung", "%s has patches by %s already" % (path, known["rung"]),
+            hint="push this one the same way, or revert the others first", exit_code=REFUSED,
+        )  # fmt: skip
+    if known is not None:
+        require_ours(new, path)
+    if rung == "overlay":
+        if found.load_state != "loaded":
+            raise AgentError(
+                "no-unit", "an overlay lies over the files of one unit, and there is none",
+                hint="--rung edit changes the file itself", exit_code=REFUSED,
+            )  # fmt: skip
+        return
+    if not path.startswith(os.path.dirname(os.path.realpath(seen["locations"][0])) + "/"):
+        raise _no_edit(path, "is reached through a link: others may use it")
+    kind = patch_resolve.file_system(path)
+    if patch_resolve.is_network(kind):
+        raise _no_edit(path, "lies on %s, where other hosts use it" % kind)
+    others = patch_resolve.other_units(seen["prefix"], found.name)
+    if others:
+        raise _no_edit(path, "is used by %s as well" % ", ".join(others[:5]))
+
+
+def require_ours(state: dict[str, Any], path: str) -> None:
+    """Raise AgentError ``orphaned`` when a file is neither the original nor what we made of it."""
+    entry = state["files"][path]
+    ours = {entry["pristine"]} | ({entry["current"]} if entry["rung"] == "edit" else set())
+    if patch_change.disk_hash(path) not in ours:
+        raise orphaned(state["service"], path, entry)
+
+
+def _no_edit(path: str, why: str) -> AgentError:
+    return AgentError(
+        "edit-refused", "%s %s" % (path, why), hint="use --rung overlay: it is for this unit only",
+        exit_code=REFUSED,
+    )  # fmt: skip
+
+
+def orphaned(service: str, path: str, entry: dict[str, Any]) -> AgentError:
+    """Return the fault of a file that changed since it was patched, with both differences."""
+    pristine = patch_store.read(patch_store.kept(service, entry["pristine"]))
+    built = patch_store.read(patch_store.kept(service, entry["current"]))
+    try:
+        now = patch_store.read(path)
+    except OSError:
+        now = b""
+    return AgentError(
+        "orphaned",
+        "%s changed since it was patched (was the package upgraded?)" % path,
+        where=path,
+        hint="`fleetctl patch revert --leave` forgets the patch and leaves the file as it is",
+        context=[
+            "--- what the patch did",
+            *_diff(pristine, built),
+            "--- what happened since",
+            *_diff(built, now),
+        ],
+        exit_code=REFUSED,
+    )
+
+
+def _diff(left: bytes, right: bytes) -> list[str]:
+    a, b = (x.decode("utf-8", "replace").splitlines() for x in (left, right))
+    lines = list(difflib.unified_diff(a, b, "before", "after", lineterm="", n=1))
+    return lines[:SHOWN] + (["… %d more" % (len(lines) - SHOWN)] if len(lines) > SHOWN else [])
+
+
+def build(
+    new: dict[str, Any], files: dict[str, tuple[bytes, dict[str, Any]]], rung: str, root: str
+) -> dict[str, str]:
+    """Put the patch's work into the state's files; return what must compile: path → hash."""
+    service = new["service"]
+    for path, (data, work) in files.items():
+        entry = new["files"].get(path)
+        if entry is None:
+            info = os.stat(path)
+            entry = {
+                "rung": rung, "pristine": patch_store.keep(service, data), "works": [],
+                "mode": stat.S_IMODE(info.st_mode), "owner": [info.st_uid, info.st_gid],
+                "links": info.st_nlink, "symlink": not path.startswith(root + "/"),
+            }  # fmt: skip
+        entry = dict(entry, works=[*entry["works"], work])
+        entry["blind"] = [c for c in patch_store.bytecode_of(path) if patch_store.unchecked(c)]
+        _rebuild(service, entry)
+        new["files"][path] = entry
+    return {p: new["files"][p]["current"] for p in files}
