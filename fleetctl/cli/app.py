@@ -30,6 +30,7 @@ COMMANDS: dict[str, Entry] = {
     "hosts": Entry("hosts", "The machines of the site."),
     "profiles": Entry("profiles", "Launch profiles: list, show, save-as."),
     "render": Entry("render", "Show the unit and the files that a deploy would write."),
+    "lint": Entry("lint", "Check a profile against the flags of an SGLang, in milliseconds."),
     "schemas": Entry("schemas", "JSON schemas of hosts.yaml and profiles, for editors."),
     "triage": Entry("triage", "Find the root of a crash in a log, a bundle or standard input."),
     "patch": Entry("patch", "Diagnostic patches: push, prove, revert; also without a host."),
