@@ -247,10 +247,12 @@ class Plan:
     host: str
     service: str
     unit: str
+    verb: str = "deploy"  # deploy | stop
     steps: tuple[Step, ...] = ()
     changed: tuple[Atom, ...] = ()  # against the last launch
     first: bool = False  # no launch before this one
-    stops: tuple[Holder, ...] = ()
+    holders: tuple[Holder, ...] = ()  # what else holds the GPUs or the port
+    stops: tuple[Holder, ...] = ()  # those of them that the steps stop
     refusals: tuple[Refusal, ...] = ()
     diffs: tuple[FileDiff, ...] = ()
     unchanged: bool = False  # same configuration as the last launch, same files
@@ -264,6 +266,8 @@ class Plan:
 
     def summary(self) -> str:
         """Return what is new against the last launch: ``2 atoms: +enable-nccl-nvls, …``."""
+        if self.verb == "stop":
+            return "stop"
         if self.first:
             return "first launch"
         if not self.changed:
@@ -278,7 +282,8 @@ class Plan:
         lines += [f"  warning: {w}" for w in self.warnings]
         lines += [f"  {n}. {s.describe()}" for n, s in enumerate(self.steps, 1)]
         if self.empty:
-            lines.append("  nothing to do: unchanged and active")
+            why = "unchanged and active" if self.verb == "deploy" else "it does not run"
+            lines.append(f"  nothing to do: {why}")
         lines += [f"  refused[{r.reference}]: {r.message}" for r in self.refusals]
         return lines
 
@@ -287,7 +292,8 @@ class Plan:
         body = {"schema": SCHEMA} | asdict(self)
         body["steps"] = [step_to_json(s, masked=masked) for s in self.steps]
         body["changed"] = [asdict(a) | {"text": str(a)} for a in self.changed]
-        body["stops"] = [asdict(h) | {"text": h.describe()} for h in self.stops]
+        for name in ("holders", "stops"):
+            body[name] = [asdict(h) | {"text": h.describe()} for h in getattr(self, name)]
         return body | {"summary": self.summary(), "digest": self.digest()}
 
     def digest(self) -> str:

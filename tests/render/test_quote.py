@@ -17,7 +17,7 @@ from tests.render import systemd_rules as rules
 ONE_LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\0"))
 NASTY = st.text("%$\"'\\;# \t=[]{}-@:|`x41né\x1b\x7f")
 VALUES = st.one_of(ONE_LINE, NASTY)
-VARIABLES = VALUES.filter(lambda v: all((" " <= c or c == "\t") and c != "\x7f" for c in v))
+VARIABLES = VALUES.filter(lambda v: all((c >= " " or c == "\t") and c != "\x7f" for c in v))
 needs_systemd = pytest.mark.skipif(
     rules.library() is None, reason="libsystemd-shared is not installed"
 )
