@@ -16,7 +16,7 @@ INVOCATION = "0" * 31 + "1"
 
 def rendered(case: dict[str, Any]) -> Rendered:
     """Return the wanted launch of a case."""
-    wanted = dict(case.get("profile", {}))
+    wanted: dict[str, Any] = {"model": "/m"} | case.get("profile", {})
     for key in ("secret_flags", "secret_env"):
         wanted[key] = {n: SecretRef(**r) for n, r in wanted.get(key, {}).items()}
     for key in ("patches", "diag"):
@@ -27,7 +27,7 @@ def rendered(case: dict[str, Any]) -> Rendered:
     host = Host("b300-01", "10.0.0.1", **case.get("host", {}))
     secrets = case.get("secrets")
     return render(
-        Profile("p", **({"model": "/m"} | wanted)),
+        Profile("p", **wanted),
         Target(host, Service(**service)),
         secrets=Secrets(**secrets) if secrets else None,
         versions={"sglang": "0.5.12.post1"},
@@ -103,12 +103,16 @@ def impossible(found: HostFacts) -> list[str]:
     holders = {p.gpu for p in found.gpu_processes}
     if not holders <= known:
         wrong.append(f"processes on GPUs that are not there: {sorted(holders - known)}")
-    for use in found.ports:
-        if use.unit and not use.pid:
-            wrong.append(f"port {use.port} held by a unit without a process")
-    for one in found.files:
-        if one.content is not None and sha256(one.content) != one.sha256:
-            wrong.append(f"{one.path}: content and hash disagree")
+    wrong += [
+        f"port {use.port} held by a unit without a process"
+        for use in found.ports
+        if use.unit and not use.pid
+    ]
+    wrong += [
+        f"{one.path}: content and hash disagree"
+        for one in found.files
+        if one.content is not None and sha256(one.content) != one.sha256
+    ]
     if found.interpreter.sglang and not found.interpreter.exists:
         wrong.append("a version of what is not there")
     return wrong
