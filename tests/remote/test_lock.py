@@ -1,0 +1,94 @@
+"""The lock of a service: one holder, who says why, and loses it when it stops beating."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleetctl.remote import lock, places
+from fleetctl.remote.agent import AgentError
+
+
+def who(token: str = "t1") -> dict[str, Any]:
+    return {"token": token, "who": "ann@desk", "why": "deploy ep8", "command": "fleetctl deploy"}
+
+
+@pytest.fixture
+def taken(host_root: Path) -> Iterator[lock.Lock]:
+    held = lock.acquire("main", who())
+    yield held
+    held.release()
+
+
+def test_a_second_one_is_told_who_holds_it_and_why(taken: lock.Lock) -> None:
+    with pytest.raises(AgentError) as caught:
+        lock.acquire("main", who("t2"))
+    fields = caught.value.fields
+    assert (fields["reference"], fields["exit_code"]) == ("locked", 5)
+    assert "ann@desk" in fields["message"]
+    assert "deploy ep8" in fields["message"]
+
+
+def test_services_have_locks_of_their_own(taken: lock.Lock) -> None:
+    lock.acquire("draft", who("t2")).release()
+
+
+def test_released_it_is_free(host_root: Path) -> None:
+    lock.acquire("main", who()).release()
+    assert lock.holder("main") is None
+    lock.acquire("main", who("t2")).release()
+
+
+def test_the_same_client_takes_its_own_lock_again(taken: lock.Lock) -> None:
+    again = lock.acquire("main", who())
+    assert not taken.held()
+    taken.release()
+    assert again.held(), "the agent that was left behind must not give it away"
+    again.release()
+
+
+def test_without_a_heartbeat_it_is_lost(taken: lock.Lock) -> None:
+    beat = Path(places.LOCKS) / "main" / "beat"
+    old = time.time() - lock.TTL - 1
+    os.utime(beat, (old, old))
+    other = lock.acquire("main", who("t2"))
+    assert not taken.held()
+    other.release()
+
+
+def test_it_can_be_broken_for_a_reason_that_is_written_down(taken: lock.Lock) -> None:
+    other = lock.acquire("main", who("t2"), force="ann is on holiday")
+    assert "ann is on holiday" in Path(places.AUDIT).read_text()
+    other.release()
+
+
+def test_of_many_at_once_one_gets_it(host_root: Path) -> None:
+    got: list[lock.Lock] = []
+    refused: list[str] = []
+
+    def take(n: int) -> None:
+        try:
+            got.append(lock.acquire("main", who(f"t{n}")))
+        except AgentError as error:
+            refused.append(error.fields["reference"])
+
+    threads = [threading.Thread(target=take, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(got) == 1
+    assert refused == ["locked"] * 7
+    got[0].release()
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "x" * 300])
+def test_a_service_cannot_name_a_path(host_root: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="not a name"):
+        lock.acquire(name, who())
