@@ -29,3 +29,8 @@ def patches(incomplete: str) -> list[str]:
         folders.append(places.site_folder() / "patches")
     names = {p.parent.name for f in folders for p in f.glob("*/patch.toml")}
     return sorted(n for n in names if n.startswith(incomplete))
+
+
+def patches_and_hosts(incomplete: str) -> list[str]:
+    """Return the patches, then the selectors, that begin so."""
+    return [*patches(incomplete), *hosts(incomplete)]

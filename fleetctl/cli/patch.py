@@ -186,3 +186,6 @@ def new(
     for path in written:
         show.out(f"wrote {path}")
     show.note(f"next: fleetctl patch check {name} --sglang VERSION")
+
+
+from fleetctl.cli import patch_hosts  # noqa: E402, F401  its verbs belong to this command

@@ -221,7 +221,7 @@ def _relaunch(
     names = sorted(set(old) | set(new))
     signs = {n: "+" if n not in old else "-" if n not in new else "~" for n in names}
     config["patches"] = new
-    kept = {k: before[k] for k in ("schema", "host", "service") if k in before}
+    kept: dict[str, Any] = {k: before[k] for k in ("schema", "host", "service") if k in before}
     return dict(
         kept, id="%s-%s" % (time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()), os.urandom(3).hex()),
         config=config, started_at=records.now(), invocation_id=invocation, outcome="starting",

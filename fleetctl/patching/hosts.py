@@ -1,0 +1,231 @@
+"""Patches on hosts: what to ask the agent of one host, and what its answers mean.
+
+The functions take a ``call`` (verb, arguments → result), so that a deploy can push a patch through the
+session and under the lock that it has already.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from fleetctl.errors import FleetError, RefusedError, RemoteError
+from fleetctl.model.fleet import Host, Target
+from fleetctl.patching import snippets
+from fleetctl.patching.model import Patch, Rung
+from fleetctl.transport import connect
+from fleetctl.transport.agent import Agent
+from fleetctl.transport.base import Connection
+
+MODULES = ("patching",)
+RESTART_SECONDS = 3700.0  # a clean stop may drain for as long as the unit allows
+
+Call = Callable[..., dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Who changes what, and why: the same for every host of one command."""
+
+    who: str
+    command: str = ""
+    why: str = ""
+    restart: bool = False
+    break_lock: str = ""
+    python: str = ""  # the interpreter, where the unit does not tell
+    token: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    def lock(self) -> dict[str, str]:
+        """Return what the host's lock says of its holder."""
+        return {"token": self.token, "who": self.who, "why": self.why, "command": self.command}
+
+
+class Link:
+    """One target with its agent, started when first used. Use as a context manager."""
+
+    def __init__(
+        self, target: Target, timeout: float, open_connection: Callable[[Host, float], Connection]
+    ) -> None:
+        self.target = target
+        self._timeout = timeout
+        self._open = open_connection
+        self._connection: Connection | None = None
+        self._agent: Agent | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def call(
+        self, verb: str, args: dict[str, Any], timeout: float | None = 120.0
+    ) -> dict[str, Any]:
+        """Run one verb there."""
+        if self._agent is None:
+            self._connection = self._open(self.target.host, self._timeout)
+            self._agent = Agent(self._connection, MODULES)
+        return self._agent.call(verb, args, timeout=timeout)
+
+    def close(self) -> None:
+        """End agent and connection."""
+        agent, self._agent = self._agent, None
+        connection, self._connection = self._connection, None
+        for end in (agent, connection):
+            if end is not None:
+                try:
+                    end.close()
+                except (FleetError, OSError, EOFError):
+                    continue
+
+
+def link(
+    target: Target,
+    timeout: float = 10.0,
+    open_connection: Callable[[Host, float], Connection] = connect,
+) -> Link:
+    """Return the way to one target; nothing is opened yet."""
+    return Link(target, timeout, open_connection)
+
+
+def place(target: Target) -> dict[str, str]:
+    """Return the arguments that name a target on its host."""
+    return {"service": target.service.name, "unit": target.service.unit}
+
+
+def resolve(call: Call, target: Target, wish: Wish) -> dict[str, Any]:
+    """Return what the target's unit runs: interpreter, package, version, other copies, patches."""
+    return call("patching.resolve", {**place(target), "python": wish.python})
+
+
+def push(
+    call: Call,
+    target: Target,
+    patch: Patch,
+    wish: Wish,
+    *,
+    seen: dict[str, Any] | None = None,
+    given: dict[str, str] | None = None,
+    rung: Rung | None = None,
+    expire: float | None = None,
+    version: str = "",
+) -> dict[str, Any]:
+    """Apply a patch to one target and return what changed there.
+
+    ``seen`` is the answer of ``resolve``; ``version`` stands in where the package has no metadata.
+    Raises RefusedError ``version-not-meant``, ``no-version``, ``wrong-rung``, or the host's own fault:
+    nothing has changed there then.
+    """
+    seen = seen or resolve(call, target, wish)
+    found = version or seen["version"]
+    where = str(target)
+    if not found:
+        raise RefusedError(
+            "no-version",
+            f"sglang at {seen['root']} does not say its version",
+            where=where,
+            hint="name it with --sglang VERSION",
+        )
+    if not snippets.allows(patch.sglang, found):
+        raise RefusedError(
+            "version-not-meant",
+            f"sglang {found} is there, {patch.name} is for {patch.sglang}",
+            where=where,
+            hint="--sglang VERSION says which version to take it for",
+        )
+    chosen = _rung(patch, rung, where)
+    rendered = snippets.render(patch, found, given)
+    if not (rendered.edits or rendered.diffs or rendered.environment):
+        raise RefusedError(
+            "version-not-meant", f"{patch.name} has nothing for sglang {found}", where=where
+        )
+    result = call(
+        "patching.push",
+        {
+            **place(target),
+            "python": wish.python,
+            "patch": rendered.to_json(),
+            "bases": dict(rendered.bases),
+            "rung": str(chosen),
+            "version": seen["version"],
+            "expire": patch.expire if expire is None else expire,
+            "at_expiry": str(patch.at_expiry),
+            "summary": patch.summary,
+            "silent": patch.marker.silent,
+            "captures": dict(patch.marker.captures),
+            "regex": patch.marker.regex,
+            "restart": wish.restart,
+            "lock": wish.lock(),
+            "break_lock": wish.break_lock,
+        },
+        timeout=RESTART_SECONDS if wish.restart else 120.0,
+    )
+    return {
+        "patch": patch.name,
+        "digest": rendered.digest(),
+        "rung": str(chosen),
+        "version": found,
+    } | result
+
+
+def _rung(patch: Patch, rung: Rung | None, where: str) -> Rung:
+    if rung is None or rung == patch.rung:
+        return patch.rung
+    if Rung.ENVIRONMENT in (rung, patch.rung):
+        raise RefusedError(
+            "wrong-rung", f"{patch.name} works by {patch.rung}, not by {rung}", where=where
+        )
+    return rung
+
+
+def revert(
+    call: Call, target: Target, names: list[str], wish: Wish, *, leave: bool = False
+) -> dict[str, Any]:
+    """Take patches out of one target: the named ones, or all of them.
+
+    Raises the host's fault ``orphaned`` with both differences where an edited file changed since.
+    """
+    return call(
+        "patching.revert",
+        {
+            **place(target), "names": names, "leave": leave, "restart": wish.restart,
+            "lock": wish.lock(), "break_lock": wish.break_lock,
+        },
+        timeout=RESTART_SECONDS if wish.restart else 120.0,
+    )  # fmt: skip
+
+
+def status(call: Call, target: Target) -> list[dict[str, Any]]:
+    """Return each patch of one target with its proof."""
+    found: list[dict[str, Any]] = call("patching.status", place(target))["patches"]
+    return found
+
+
+def history(call: Call, target: Target, limit: int = 200) -> list[dict[str, Any]]:
+    """Return what was pushed and reverted there, the oldest first."""
+    found: list[dict[str, Any]] = call("patching.history", {**place(target), "limit": limit})[
+        "history"
+    ]
+    return found
+
+
+def fetch(call: Call, target: Target, sha256: str) -> bytes:
+    """Return kept bytes (an original or a patched file) of one target."""
+    import base64
+    import zlib
+
+    from fleetctl.remote.patch_store import sha
+
+    packed = call("patching.fetch", {**place(target), "sha256": sha256})["data"]
+    data = zlib.decompressobj().decompress(base64.b64decode(packed), 16 * 1024 * 1024)
+    if sha(data) != sha256:
+        raise RemoteError("bytes-differ", f"{sha256[:12]} came as other bytes", where=str(target))
+    return data
