@@ -115,6 +115,29 @@ def _short(schema: str) -> str:
     return shown_path(Path(schema)) if "/" in schema else schema
 
 
+@app.command("diff")
+def diff(
+    before: Annotated[str, typer.Argument(metavar="OLD", autocompletion=complete.profiles)],
+    after: Annotated[str, typer.Argument(metavar="NEW", autocompletion=complete.profiles)],
+    sets: Set = [],  # noqa: B006
+    unsets: Unset = [],  # noqa: B006
+    as_json: Json = False,
+) -> None:
+    """Show the atoms in which two profiles differ; --set and --unset change the new one."""
+    from fleetctl.config.site import load_site
+    from fleetctl.render import compare
+
+    site = load_site()
+    atoms = compare(site.profile(before), site.profile(after, sets, unsets))
+    if as_json:
+        show.json_line({"schema": "fleetctl.profile-diff/1", "before": before, "after": after,
+                        "atoms": [dataclasses.asdict(a) | {"text": str(a)} for a in atoms]})  # fmt: skip
+        return
+    for atom in atoms:
+        show.out(str(atom))
+    show.note(f"{len(atoms)} atom{'' if len(atoms) == 1 else 's'}")
+
+
 @app.command("save-as")
 def save_as_(
     name: Annotated[str, typer.Argument(metavar="NEW", help="The new profile's name.")],

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fleetctl.render.launch import Rendered, render
+    from fleetctl.render.launch import Rendered, compare, render
 
-__all__ = ["Rendered", "render"]
+__all__ = ["Rendered", "compare", "render"]
 
 
 def __getattr__(name: str) -> Any:

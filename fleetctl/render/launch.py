@@ -11,12 +11,12 @@ import yaml
 
 from fleetctl.config.secrets import Secrets
 from fleetctl.errors import ConfigError
-from fleetctl.model.fleet import Profile, SecretRef, Target
-from fleetctl.model.launch import LaunchConfig
+from fleetctl.model.fleet import Host, Profile, SecretRef, Service, Target
+from fleetctl.model.launch import Atom, LaunchConfig, diff_configs
 from fleetctl.model.plan import MASK, WriteFile
 from fleetctl.render import quote, unit
-from fleetctl.render.arguments import as_text, flag_words
-from fleetctl.render.diag import DIAGNOSTICS, ROOT, diagnostics
+from fleetctl.render.arguments import flag_words
+from fleetctl.render.diag import DIAGNOSTICS, diagnostics
 
 ETC = "/etc/fleetctl"
 UNITS = "/etc/systemd/system"
@@ -112,6 +112,12 @@ def render(
             if not wanted
         ),
     )
+
+
+def compare(before: Profile, after: Profile) -> tuple[Atom, ...]:
+    """Return the atoms in which two profiles differ, wherever they run."""
+    anywhere = Target(Host("anywhere", ""), Service())
+    return diff_configs(render(before, anywhere).config, render(after, anywhere).config)
 
 
 class _Paths:
@@ -245,6 +251,3 @@ def _config(
         versions=dict(versions or {}),
         patches=dict(patches or {}),
     )
-
-
-__all__ = ["DIAGNOSTICS", "MARK", "ROOT", "Rendered", "as_text", "render"]

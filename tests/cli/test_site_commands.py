@@ -101,6 +101,15 @@ def test_profiles_show_never_shows_a_secret(
     assert "diag nccl-log makes NCCL print" in said.err
 
 
+def test_profiles_diff_counts_the_atoms(capsys: Capture) -> None:
+    assert run(["profiles", "diff", "tp8", "ep8-nvls"]) == 0
+    said = capsys.readouterr()
+    assert "max-running-requests: 128 → 256" in said.out.splitlines()
+    assert said.err == "4 atoms\n"
+    assert run(["profiles", "diff", "ep8-nvls", "ep8-nvls", "--unset", "ep-size", "--json"]) == 0
+    assert [a["text"] for a in lines(capsys)[0]["atoms"]] == ["-ep-size"]
+
+
 def test_save_as_keeps_a_changed_profile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

@@ -14,9 +14,7 @@ from fleetctl.config import places
 from fleetctl.config.check import gathered
 from fleetctl.config.site import load_site
 from fleetctl.errors import FleetError
-from fleetctl.model.fleet import Profile, Service, Target
-from fleetctl.model.launch import diff_configs
-from fleetctl.render import render
+from fleetctl.render import compare
 from tests.config.conftest import MakeSite
 
 CASES = Path(__file__).parent / "cases"
@@ -82,12 +80,4 @@ def test_a_profile_merges_or_says_all_of_its_faults(path: Path, make_site: MakeS
     if "lineage" in case:
         assert site.lineage(case["profile"]) == case["lineage"]
     if "against" in case:
-        assert atoms(site.profile(case["against"]), profile) == case["atoms"]
-
-
-def atoms(before: Profile, after: Profile) -> list[str]:
-    host = next(iter(load_site(places.packaged("inventories") / "example").hosts.values()))
-    target = Target(host, Service())
-    return [
-        str(a) for a in diff_configs(render(before, target).config, render(after, target).config)
-    ]
+        assert [str(a) for a in compare(site.profile(case["against"]), profile)] == case["atoms"]

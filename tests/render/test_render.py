@@ -15,7 +15,7 @@ from fleetctl.config.secrets import Secrets
 from fleetctl.errors import ConfigError
 from fleetctl.model.fleet import Host, Origin, Profile, SecretRef, Service, Target
 from fleetctl.model.plan import MASK, WriteFile
-from fleetctl.render import Rendered, render
+from fleetctl.render import Rendered, compare, render
 from fleetctl.render.arguments import as_text, flag_words
 from fleetctl.render.diag import DIAGNOSTICS
 from fleetctl.render.unit import DEFAULTS, TEMPLATES, fill, shipped
@@ -366,3 +366,9 @@ def test_systemd_analyze_has_nothing_to_say(tmp_path: Path) -> None:
             ["systemd-analyze", "verify", str(path)], capture_output=True, text=True, check=False
         )
         assert [line for line in ran.stderr.splitlines() if done.unit in line] == []
+
+
+def test_profiles_are_compared_wherever_they_run() -> None:
+    other = profile(name="q", flags={"tp-size": "4"}, env={})
+    assert [str(a) for a in compare(PROFILE, other)] == ["env -NCCL_DEBUG", "tp-size: 2 → 4"]
+    assert compare(PROFILE, profile(name="q")) == ()
