@@ -55,10 +55,13 @@ def needed_by(module: str) -> frozenset[str]:
     """Return the remote modules that one needs, itself among them."""
     found = {module}
     for node in ast.walk(ast.parse(source_of(module))):
-        if isinstance(node, ast.ImportFrom) and node.module == "fleetctl.remote":
-            for alias in node.names:
-                if alias.name not in found:
-                    found |= needed_by(alias.name)
+        if not isinstance(node, ast.ImportFrom) or node.module is None:
+            continue
+        package, _, own = node.module.partition("fleetctl.remote")
+        if package == "" and (own == "" or own.startswith(".")):
+            for name in [own[1:]] if own else [alias.name for alias in node.names]:
+                if name not in found:
+                    found |= needed_by(name)
     return frozenset(found)
 
 
