@@ -14,7 +14,7 @@ from fleetctl.apply.session import Event, Session
 from fleetctl.apply.watching import watch, watch_args
 from fleetctl.apply.wish import Wish, token
 from fleetctl.clock import SystemClock, rfc3339
-from fleetctl.errors import FleetError, RefusedError, UnreachableError
+from fleetctl.errors import FleetError, ManyErrors, RefusedError, UnreachableError
 from fleetctl.model.fleet import Target
 from fleetctl.model.launch import LaunchRecord
 from fleetctl.model.plan import MASK, WriteFile
@@ -57,6 +57,7 @@ class Deployment:
         plan = prepared.plan
         body = plan.to_json()
         body["changed_since_ready"] = _texts(prepared)
+        body["findings"] = [finding.to_json() for finding in prepared.findings]
         body["texts"] = [step.describe() for step in plan.steps]
         for step in body["steps"]:
             if step.get("path") == collector.PATH:
@@ -168,7 +169,8 @@ class Deployment:
 
     def failed(self, error: FleetError) -> Outcome:
         """Return the outcome of a fault."""
-        outcome = self._outcome(state_of(error), error=error.reference)
+        first = error.errors[0] if isinstance(error, ManyErrors) else error
+        outcome = self._outcome(state_of(error), error=first.reference)
         outcome.fault = error
         return outcome
 

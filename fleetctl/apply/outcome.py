@@ -50,6 +50,7 @@ def state_of(error: FleetError) -> State:
         Exit.LOCKED: State.LOCKED,
         Exit.REFUSED: State.REFUSED,
         Exit.USAGE: State.REFUSED,
+        Exit.CONFIG: State.REFUSED,
     }
     return by_code.get(error.exit_code, State.APPLY_FAILED)
 
@@ -94,7 +95,7 @@ class Outcome:
             "triage": self.triage,
         }
         if self.fault is not None:
-            event["message"] = self.fault.message
+            event["message"] = str(self.fault)
             event["hint"] = self.fault.hint
         return event | {k: v for k, v in self.more.items() if k not in event}
 

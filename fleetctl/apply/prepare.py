@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from fleetctl.apply import collector
+from fleetctl.apply import collector, linting
 from fleetctl.apply.session import Session
 from fleetctl.apply.wish import Wish
 from fleetctl.errors import RemoteError
+from fleetctl.lint import Finding
 from fleetctl.model.facts import FactsRequest, HostFacts
 from fleetctl.model.fleet import Target
 from fleetctl.model.launch import Atom, diff_configs
@@ -29,7 +30,7 @@ class Prepared:
     plan: Plan
     since_ready: tuple[Atom, ...] | None = None  # None: nothing was ever ready there
     last_ready_profile: str = ""
-    findings: tuple[Any, ...] = field(default=())
+    findings: tuple[Finding, ...] = field(default=())
 
 
 def gather(
@@ -65,8 +66,12 @@ def request_for(first: Rendered) -> FactsRequest:
 
 def prepare(session: Session, target: Target, wish: Wish) -> Prepared:
     """Look at the host and make the plan. Raises ConfigError, UnreachableError, RemoteError."""
+    session.open_soon()  # the way in takes as long as the first rendering
     first = render(wish.profile, target, templates=wish.templates)
     facts, _ = gather(session, target, request_for(first))
+    findings: list[Finding] = []
+    if facts.interpreter.sglang is not None:
+        findings = linting.check(session, target, wish.profile, facts, wish.no_lint)
     rendered = render(
         wish.profile,
         target,
@@ -92,6 +97,7 @@ def prepare(session: Session, target: Target, wish: Wish) -> Prepared:
         plan=plan,
         since_ready=None if ready is None else diff_configs(ready.config, rendered.config),
         last_ready_profile="" if ready is None else ready.config.profile,
+        findings=tuple(findings),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fleetctl.clock import Clock, SystemClock
@@ -13,7 +13,19 @@ from fleetctl.transport import connect
 from fleetctl.transport.agent import Agent
 from fleetctl.transport.base import Connection
 
-MODULES = ("apply", "collect", "facts", "lock", "logs", "records", "status", "unit", "watch")
+MODULES = (
+    "apply",
+    "collect",
+    "facts",
+    "flags",
+    "lock",
+    "logs",
+    "model_folder",
+    "records",
+    "status",
+    "unit",
+    "watch",
+)
 CONNECT_SECONDS = 10.0
 REATTACH_SECONDS = 900.0
 
@@ -53,6 +65,8 @@ class Session:
         self._modules = modules
         self._connection: Connection | None = None
         self._agent: Agent | None = None
+        self._opening: threading.Thread | None = None
+        self._fault: FleetError | None = None
 
     def __enter__(self) -> Session:
         return self
@@ -71,18 +85,40 @@ class Session:
                 except (FleetError, OSError, EOFError):
                     continue
 
+    def open_soon(self) -> None:
+        """Begin to connect in another thread; the next call waits for it and tells its fault."""
+        if self._agent is None and self._opening is None:
+            self._opening = threading.Thread(target=self._try_open, daemon=True)
+            self._opening.start()
+
+    def _try_open(self) -> None:
+        try:
+            self._start()
+        except FleetError as error:
+            self._fault = error
+
+    def _start(self) -> None:
+        self._connection = self._open(self.host, self._timeout)
+        self._agent = Agent(self._connection, self._modules)
+
     @property
     def agent(self) -> Agent:
         """Return the running agent, starting it when there is none."""
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.join()
+            fault, self._fault = self._fault, None
+            if fault is not None:
+                raise fault
         if self._agent is None:
-            self._connection = self._open(self.host, self._timeout)
-            self._agent = Agent(self._connection, self._modules)
+            self._start()
+        assert self._agent is not None
         return self._agent
 
     def call(
         self,
         verb: str,
-        args: dict[str, Any] | None = None,
+        args: Mapping[str, Any] | None = None,
         *,
         on_event: Sink | None = None,
         timeout: float | None = 60.0,

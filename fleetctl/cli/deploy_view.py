@@ -54,6 +54,8 @@ class View:
         lines = [f"{event['host']}/{event['service']}: {event['summary']}"]
         lines += [f"  stops {holder['text']}" for holder in event["stops"]]
         lines += [f"  warning: {warning}" for warning in event["warnings"]]
+        warned = [f for f in event["findings"] if f["severity"] == "warning"]
+        lines += [f"  lint[{f['id']}]: {f['message']}" for f in warned]
         lines += [f"  {number}. {text}" for number, text in enumerate(event["texts"], 1)]
         if self.diff:
             lines += [line for one in event["diffs"] for line in one["text"].splitlines()]
