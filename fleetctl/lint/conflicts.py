@@ -144,15 +144,13 @@ def _twice(case: Case) -> Said | None:
 @rule("dp-lm-head", ERROR)
 def _lm_head(case: Case) -> Said | None:
     """_handle_data_parallelism: Please enable dp attention when setting enable_dp_lm_head."""
-    if case.of("--enable-dp-lm-head") is not True or case.has("--enable-dp-attention"):
+    if case.of("--enable-dp-lm-head") is not True or case.sizes.attn_dp > 1:
         return None
-    if case.words.number("--dp-size") < 2 or "--attn-dp-size" in case.words.schema.flags:
-        return None  # without dp both are switched off in silence
-    return (
-        "--enable-dp-lm-head",
-        "enable-dp-lm-head wants DP attention",
-        "add enable-dp-attention: true",
-    )
+    new = "--attn-dp-size" in case.words.schema.flags
+    if case.words.number("--dp-size") < 2 and not new:
+        return None  # up to 0.5.21 both are switched off in silence when dp-size is 1
+    hint = "add attn-dp-size" if new else "add enable-dp-attention: true"
+    return "--enable-dp-lm-head", "enable-dp-lm-head wants DP attention", hint
 
 
 @rule("dp-nodes", ERROR)
@@ -170,7 +168,7 @@ def _dp_nodes(case: Case) -> Said | None:
 
 @rule("ep-divide", ERROR)
 def _experts(case: Case) -> Said | None:
-    """initialize_model_parallel: moe_tp_size = tp // ep // moe_dp."""
+    """initialize_model_parallel: moe_tp_size = tp // ep // moe_dp, and nobody looks at the rest."""
     s = case.sizes
     if s.ep * s.moe_dp <= 1 or s.tp % (s.ep * s.moe_dp) == 0:
         return None
@@ -238,9 +236,9 @@ def _speculative_alone(case: Case) -> Said | None:
 
 @rule("speculative-draft", ERROR)
 def _draft(case: Case) -> Said | None:
-    """DFLASH speculative decoding requires setting --speculative-draft-model-path; STANDALONE loads one."""
+    """DFLASH speculative decoding requires setting --speculative-draft-model-path."""
     algorithm = str(case.of("--speculative-algorithm")).upper()
-    if algorithm not in ("DFLASH", "STANDALONE") or case.has("--speculative-draft-model-path"):
+    if algorithm != "DFLASH" or case.has("--speculative-draft-model-path"):
         return None
     return "--speculative-algorithm", f"{algorithm} wants speculative-draft-model-path", ""
 

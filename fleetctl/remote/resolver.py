@@ -1,8 +1,9 @@
 """Asks SGLang's own resolver what it makes of a command line: no GPU memory is taken, no server started.
 
 ``prepare_server_args(argv)`` parses; up to 0.5.15.post1 it also resolves, from 0.5.19 ``resolve_once()`` does
-and ``resolved_dict()`` tells. ``_set_envs_and_config`` of the engine then writes NCCL's variables, as it does
-before a start. The program runs with the interpreter and the environment of the unit.
+and ``resolved_dict()`` tells. ``_set_envs_and_config`` of the engine then writes NCCL's variables and
+``check_server_args()`` looks at combinations, as they do before a start. The program runs with the
+interpreter and the environment of the unit.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ def attempt(argv):
         found = {"ok": True, "resolved": plain(fields(args))}
         if engine is not None:
             engine(args)
+        if hasattr(args, "check_server_args"):
+            args.check_server_args()
     except SystemExit as error:
         found = {"ok": False, "error": {"type": "argparse", "message": "", "where": "", "status": error.code}}
     except BaseException as error:
