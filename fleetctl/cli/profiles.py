@@ -75,7 +75,9 @@ def show_(
 
     profile = load_site().profile(name, sets, unsets)
     if as_json:
-        show.json_line({"schema": "fleetctl.profile/1"} | dataclasses.asdict(profile))
+        body = dataclasses.asdict(profile)
+        sglang = {"python": body.pop("python"), "schema": body.pop("schema")}
+        show.json_line({"schema": "fleetctl.profile/1"} | body | {"sglang": sglang})
         return
     rows = list(_rows(profile))
     width = max(len(text) for text, _ in rows)
