@@ -1,0 +1,65 @@
+"""``fleetctl triage``: name what broke a server, from logs and bundles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from fleetctl.cli import show
+from fleetctl.cli.app import new_app
+from fleetctl.errors import Exit
+
+app = new_app()
+
+
+@app.command()
+def triage(
+    paths: list[str] = typer.Argument(
+        ..., metavar="PATH…", help="Log files, bundle folders, or - for standard input."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object a path, one line each."),
+    explain_fingerprint: bool = typer.Option(
+        False, "--explain-fingerprint", help="Show what the fingerprint was made of."
+    ),
+    rules: list[Path] = typer.Option(
+        [], "--rules", metavar="DIR", help="Further rule packs (may be repeated)."
+    ),
+) -> int:
+    """Find the root of a crash in logs of any form, in bundles, or in standard input."""
+    from fleetctl.cli import triage_text
+    from fleetctl.evidence.source import UnreadableError
+    from fleetctl.triage import Context, explain_path
+    from fleetctl.triage.sites import rule_set
+
+    context = Context(rules=rule_set(rules))
+    code = Exit.OK
+    unreadable = False
+    for number, path in enumerate(paths):
+        try:
+            found = explain_path(path, context)
+        except UnreadableError as error:
+            unreadable = True
+            _unreadable(path, str(error), as_json=as_json)
+            continue
+        if found.triage.crash or found.triage.state == "hung":
+            code = Exit.NEGATIVE
+        if as_json:
+            body = found.triage.to_json(path)
+            if explain_fingerprint:
+                body["fingerprint_parts"] = [
+                    {"part": k, "value": v} for k, v in found.identity.parts
+                ]
+            show.json_line(body)
+            continue
+        if number:
+            show.out()
+        show.out(triage_text.render(path, found, parts=explain_fingerprint))
+    return int(Exit.CONFIG if unreadable else code)
+
+
+def _unreadable(path: str, why: str, *, as_json: bool) -> None:
+    if as_json:
+        show.json_line({"path": path, "error": why})
+    else:
+        show.note(f"error[unreadable]: {show.safe_line(path)}: {why}")

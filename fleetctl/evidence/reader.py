@@ -1,0 +1,252 @@
+"""From the bytes of a log in any form to records in the order of time."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from fleetctl.evidence import journal, lines, order, prefix, source
+from fleetctl.evidence.record import KERNEL, UNIT, Evidence, Record
+from fleetctl.remote.redact import redact
+
+_FILE_HEADER = re.compile(r"==> (.{1,400}) <==\Z")
+_NOISE = re.compile(
+    r"-- (?:Logs begin|Journal begins|Boot [0-9a-f]{32}|No entries|Reboot) ?.{0,300}--\Z"
+)
+_SUPPRESSED = re.compile(r"Suppressed (\d{1,12}) messages from")
+_KERNEL = re.compile(
+    r"(?:<\d>)?\[ *(?:\d{1,10}\.\d{6}|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] "
+)
+_KERNEL_WORDS = (
+    "NVRM:",
+    "oom",
+    "Out of memory",
+    "Killed process",
+    "nvidia",
+    "AER:",
+    "mlx5",
+    "usb",
+    "SXid",
+    "EDAC",
+    "traps:",
+    "segfault",
+)
+
+
+def from_bytes(data: bytes, first_line: int = 1) -> Evidence:
+    """Return the evidence of a log that is wholly in memory.
+
+    Args:
+        data: decompressed bytes in any of the forms of docs/howto/triage.md.
+        first_line: number of the first line, when ``data`` is a window of a longer text.
+    """
+    evidence = Evidence([])
+    if journal.is_export(data):
+        evidence.sources.append("journal-export")
+        raw = list(journal.records(journal.export_entries(data), evidence))
+    elif journal.is_json(data):
+        evidence.sources.append("journal-json" if b'"__CURSOR"' in data[:65536] else "json-lines")
+        raw = list(journal.records(journal.json_entries(data), evidence))
+    else:
+        evidence.sources.append("text")
+        raw = _text_records(_utf16(data), first_line, evidence)
+    records = _split(raw, evidence)
+    if prefix.looks_like_srun([r.text for r in records[:200]]):
+        for record in records:
+            prefix.srun(record)
+    for record in records:
+        prefix.peel(record)
+        if record.origin != KERNEL and _is_kernel(record):
+            record.origin = KERNEL
+    evidence.records = _redacted(
+        order.oldest_first([r for r in records if not _counted(r, evidence)])
+    )
+    return evidence
+
+
+def from_bundle(folder: Path) -> Evidence:
+    """Return the joined evidence of a bundle: journal, kernel log and unit state, oldest first.
+
+    Raises:
+        source.UnreadableError: the folder is no bundle, or holds nothing that can be read.
+    """
+    manifest = _json(folder / "manifest.json")
+    whole = Evidence([])
+    whole.asked_stop = (
+        manifest["asked_stop"] if isinstance(manifest.get("asked_stop"), bool) else None
+    )
+    whole.versions = {
+        k: str(v)
+        for k, v in _json(folder / "versions.json").items()
+        if isinstance(v, str | int | float)
+    }
+    for name in ("journal.jsonl", "journal.txt", "service.log", "kernel.jsonl", "dmesg.txt"):
+        path = _first(folder, name)
+        if path is None:
+            continue
+        data, cut = source.read(path)
+        part = from_bytes(data)
+        if name.startswith(("kernel", "dmesg")):
+            _as_kernel(part)
+        _join(whole, part, path.name, cut)
+    unit = _first(folder, "unit.txt")
+    if unit is not None:
+        data, _ = source.read(unit)
+        text = data.decode("utf-8", "replace")
+        whole.records += [
+            Record(n, redact(t), origin=UNIT, stream=unit.name)
+            for n, t in enumerate(text.splitlines(), 1)
+        ]
+        whole.sources.append(unit.name)
+    if not whole.sources:
+        raise source.UnreadableError("is a folder without manifest.json or journal.jsonl")
+    return whole
+
+
+def is_bundle(folder: Path) -> bool:
+    """Return whether a folder looks like an evidence bundle."""
+    return any(
+        _first(folder, n) is not None for n in ("manifest.json", "journal.jsonl", "journal.txt")
+    )
+
+
+def _first(folder: Path, name: str) -> Path | None:
+    candidates = (folder / name, *(folder / f"{name}.{end}" for end in ("zst", "gz", "xz")))
+    return next((p for p in candidates if p.is_file()), None)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        value = json.loads(source.read(path, 1 << 20)[0])
+    except (ValueError, RecursionError, source.UnreadableError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _as_kernel(part: Evidence) -> None:
+    for record in part.records:
+        record.origin = KERNEL
+
+
+def _join(whole: Evidence, part: Evidence, name: str, cut: bool) -> None:
+    whole.records += part.records
+    whole.lines = (whole.lines or 0) + (part.lines or 0)
+    whole.suppressed += part.suppressed
+    whole.truncated += part.truncated + cut
+    whole.sources.append(name)
+
+
+def _text_records(data: bytes, first_line: int, evidence: Evidence) -> list[Record]:
+    found: list[Record] = []
+    stream = ""
+    number = first_line - 1
+    held: Record | None = None
+    for number, raw in lines.physical(data, first_line):
+        text, cut = lines.clean(raw)
+        evidence.truncated += cut
+        header = _FILE_HEADER.match(text) if text.startswith("==> ") else None
+        if header is not None:
+            stream = header.group(1)
+            continue
+        if text.startswith("-- ") and _NOISE.match(text):
+            continue
+        part = prefix.cri_part(text) if text[:2] == "20" else None
+        if part is not None and held is not None:
+            held.text += part[0]
+            held = held if part[1] and len(held.text) < 262_144 else None
+            continue
+        record = Record(number, text, stream=stream)
+        found.append(record)
+        held = record if part is not None and part[1] else None
+    evidence.lines = number
+    return found
+
+
+def _split(raw: list[Record], evidence: Evidence) -> list[Record]:
+    """Cut records that hold several lines: carriage returns, and messages with newlines inside."""
+    found: list[Record] = []
+    for record in raw:
+        text = record.text.rstrip("\n")
+        if (
+            "\n" not in text
+            and "\r" not in text
+            and len(text) <= lines.LINE_LIMIT
+            and "\x1b" not in text
+        ):
+            record.text = text
+            found.append(record)
+            continue
+        for line in text.split("\n"):
+            cleaned, cut = lines.clean(line.encode("utf-8", "surrogatepass"))
+            evidence.truncated += cut
+            found += [
+                Record(
+                    record.line,
+                    p,
+                    pid=record.pid,
+                    stream=record.stream,
+                    origin=record.origin,
+                    when=record.when,
+                    seconds=record.seconds,
+                )
+                for p in lines.parts(cleaned.rstrip("\r"))
+            ]
+    return found
+
+
+def _redacted(records: list[Record]) -> list[Record]:
+    """Take secrets out of all texts in one pass; a key that spans lines needs the lines together."""
+    joined = "\n".join(r.text for r in records)
+    clean = redact(joined)
+    if clean == joined:
+        return records
+    pieces = clean.split("\n")
+    if len(pieces) == len(records):
+        for record, text in zip(records, pieces, strict=True):
+            record.text = text
+        return records
+    return _redacted_by_line(records)
+
+
+def _redacted_by_line(records: list[Record]) -> list[Record]:
+    inside = False
+    for record in records:
+        if "PRIVATE KEY-----" in record.text:
+            inside = "-----BEGIN" in record.text
+            record.text = "<redacted:private-key>"
+        elif inside and re.match(r"[A-Za-z0-9+/=\s]{1,200}\Z", record.text):
+            record.text = "<redacted:private-key>"
+        else:
+            inside = False
+            record.text = redact(record.text)
+    return records
+
+
+def _counted(record: Record, evidence: Evidence) -> bool:
+    match = _SUPPRESSED.search(record.text) if "Suppressed " in record.text else None
+    if match is not None:
+        evidence.suppressed += int(match.group(1))
+    return match is not None
+
+
+def _is_kernel(record: Record) -> bool:
+    match = _KERNEL.match(record.text)
+    if match is None:
+        return False
+    rest = record.text[match.end() :]
+    if not any(word in rest for word in _KERNEL_WORDS):
+        return False
+    record.when = record.when or match.group(0)
+    record.text = rest
+    return True
+
+
+def _utf16(data: bytes) -> bytes:
+    """Turn UTF-16 text, which some log viewers export, into UTF-8."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", "replace").encode("utf-8", "replace")
+    return data

@@ -1,0 +1,49 @@
+"""What to do next where the rule itself does not say: one step for each label."""
+
+from __future__ import annotations
+
+from fleetctl.model.triage import Advice
+
+_BY_LABEL: dict[str, tuple[Advice, ...]] = {
+    "healthy-startup": (Advice("none", "the server is up"),),
+    "benign-warning": (Advice("none", "the line looks bad and is harmless"),),
+    "request-error": (Advice("tell_client", "one request failed; the server goes on"),),
+    "graceful-shutdown": (Advice("none", "somebody asked for the stop"),),
+    "external-kill": (
+        Advice(
+            "find_killer",
+            "the process was ended from outside, not by a fault of its own",
+            "journalctl -k -b | grep -iE 'oom|killed'",
+        ),
+        Advice(
+            "collect_more",
+            "if a stop ran into its time limit, allow more time",
+            "systemctl show -p TimeoutStopUSec UNIT",
+        ),
+    ),
+    "root-not-in-log": (
+        Advice(
+            "collect_more",
+            "only consequences are here: fetch earlier lines, the other ranks and the kernel log",
+            "fleetctl collect HOST",
+        ),
+    ),
+    "hang-healthcheck": (
+        Advice(
+            "collect_more",
+            "take the stacks of all ranks before anybody restarts it",
+            "py-spy dump --pid PID",
+        ),
+        Advice(
+            "restart_unit",
+            "a long prefill can look like this: look at the last Prefill line first",
+            disruptive=True,
+        ),
+    ),
+    "unknown": (Advice("collect_more", "nothing in this log tells", "fleetctl collect HOST"),),
+}
+
+
+def for_label(label: str) -> tuple[Advice, ...]:
+    """Return the next steps of a label that needs no rule, or none."""
+    return _BY_LABEL.get(label, ())

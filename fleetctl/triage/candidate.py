@@ -1,0 +1,213 @@
+"""Candidates for the root, and which of two is nearer to the cause."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fleetctl.evidence.exceptions import CPP, FAULT, USAGE, Raised
+from fleetctl.model.triage import Phase
+from fleetctl.triage.match import Match
+from fleetctl.triage.rule import Rule
+from fleetctl.triage.story import Story
+from fleetctl.triage.units import EXCEPTION, Unit
+
+UNMATCHED = Rule(
+    "python.unmatched",
+    "An exception that no rule knows ended the server",
+    "root",
+    label="code-bug",
+    strength="default",
+    on="exception",
+)
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A unit that may be the root, by one rule."""
+
+    unit: Unit
+    rule: Rule
+    captured: dict[str, str] = field(default_factory=dict)
+    phase: Phase = Phase.UNKNOWN
+    label: str = ""
+    fatal: bool = False
+    wrapped: bool = False
+    request: bool = False
+    position: int = 0  # in its chain
+    lost: str = ""
+
+    @property
+    def order(self) -> tuple[int, int, int, int, int]:
+        """Sort key: what comes first is nearest to the cause."""
+        return (
+            -self.rule.rank,
+            -int(self.fatal),
+            int(self.wrapped),
+            self.unit.index,
+            self.position,
+        )
+
+
+@dataclass(slots=True)
+class Board:
+    """All that is known of the units of one attempt: their matches, grouped."""
+
+    by_unit: dict[int, list[Match]] = field(default_factory=dict)
+    units: list[Unit] = field(default_factory=list)
+
+    def of(self, unit: Unit) -> list[Match]:
+        """Return the matches of a unit."""
+        return self.by_unit.get(id(unit), [])
+
+    def has(self, unit: Unit, *roles: str) -> bool:
+        """Return whether a rule of one of the roles matches the unit."""
+        return any(m.rule.role in roles for m in self.of(unit))
+
+    def means(self, unit: Unit, meaning: str) -> bool:
+        """Return whether a rule with the meaning matches the unit."""
+        return any(m.rule.means == meaning for m in self.of(unit))
+
+
+def board(units: Sequence[Unit], matches: Sequence[Match]) -> Board:
+    """Return the matches by unit."""
+    found = Board(units=list(units))
+    for match in matches:
+        found.by_unit.setdefault(id(match.unit), []).append(match)
+    return found
+
+
+def collect(known: Board, story: Story) -> list[Candidate]:
+    """Return a candidate for each unit that a root rule matches, and for exceptions that none does."""
+    heads = _heads(known)
+    found: list[Candidate] = []
+    for unit in known.units:
+        found += _of_unit(unit, known, story, heads)
+    return found
+
+
+def _heads(known: Board) -> dict[int, set[str]]:
+    """Return what the announcing line of each exception means, by the exception's chain."""
+    heads: dict[int, set[str]] = {}
+    for unit in known.units:
+        if unit.kind == "head" and unit.raised is not None:
+            heads.setdefault(unit.raised.chain, set()).update(m.rule.means for m in known.of(unit))
+    return heads
+
+
+def _of_unit(unit: Unit, known: Board, story: Story, heads: dict[int, set[str]]) -> list[Candidate]:
+    matches = known.of(unit)
+    roots = [m for m in matches if m.rule.role == "root"]
+    names = {m.rule.id for m in matches}
+    stoppers = {m.rule.id for m in matches if m.rule.role in ("benign", "advice")}
+    roots = [
+        m for m in roots if not stoppers - set(m.rule.beats) and _needed(m.rule, unit, story, known)
+    ]
+    roots = [m for m in roots if not any(m.rule.id in o.rule.beats for o in roots if o is not m)]
+    wrapped = any(m.rule.role in ("cascade", "teardown", "confirmation") for m in matches)
+    raised = unit.raised
+    fatal, request = _weight(unit, raised, heads)
+    if (
+        not roots
+        and raised is not None
+        and unit.kind == EXCEPTION
+        and raised.type
+        and not wrapped
+        and not stoppers
+    ):
+        return [Candidate(unit, UNMATCHED, fatal=fatal, request=request)]
+    best = max((m.rule.rank for m in roots), default=0)
+    chosen = [m for m in roots if m.rule.rank == best]
+    if not chosen:
+        return []
+    match = min(chosen, key=lambda m: (m.start, -len(m.rule.beats), m.rule.id))
+    wrapped = wrapped and not names & set(match.rule.beats)
+    return [
+        Candidate(
+            unit, match.rule, dict(match.captured), fatal=fatal, request=request, wrapped=wrapped
+        )
+    ]
+
+
+def _weight(unit: Unit, raised: Raised | None, heads: dict[int, set[str]]) -> tuple[bool, bool]:
+    """Return whether the exception ends a process for sure, and whether it belongs to one request."""
+    if raised is None or unit.kind != EXCEPTION:
+        return False, False
+    said = heads.get(raised.chain, set())
+    if "fatal-head" in said or raised.kind in (CPP, FAULT, USAGE):
+        return True, False
+    web = any(
+        f.module.startswith(("starlette", "uvicorn", "fastapi"))
+        or ".entrypoints.openai" in f.module
+        for f in raised.frames
+    )
+    request = "request" in said or web
+    return not request and _uncaught(raised), request
+
+
+def _uncaught(raised: Raised) -> bool:
+    """Return whether the outermost frame is the program's own start: nobody caught the exception."""
+    if not raised.whole or not raised.frames or raised.head:
+        return False
+    outer = raised.frames[0]
+    return (
+        outer.function
+        in (
+            "<module>",
+            "_run_module_as_main",
+            "_bootstrap",
+            "run_scheduler_process",
+        )
+        or outer.module == "runpy"
+    )
+
+
+def _needed(rule: Rule, unit: Unit, story: Story, known: Board) -> bool:
+    """Return whether the other signs that a rule needs are there, after its own line."""
+    if not rule.needs:
+        return True
+    later = [m for matches in known.by_unit.values() for m in matches if m.rule.id in rule.needs]
+    return any(m.unit.index >= unit.index for m in later) and story.first("ready") > unit.index
+
+
+def strongest(candidates: list[Candidate], chains: dict[int, list[Raised]]) -> Candidate | None:
+    """Return the root among candidates and note on the others why they lost."""
+    if not candidates:
+        return None
+    ids = {c.rule.id for c in candidates}
+    for candidate in candidates:
+        raised = candidate.unit.raised
+        if raised is not None:
+            chain = chains.get(raised.chain, [])
+            candidate.position = chain.index(raised) if raised in chain else 0
+        beater = next(
+            (
+                c.rule.id
+                for c in candidates
+                if candidate.rule.id in c.rule.beats and c.rule.id in ids
+            ),
+            "",
+        )
+        if beater:
+            candidate.lost = f"{beater} beats it"
+    standing = [c for c in candidates if not c.lost]
+    if not standing:
+        return None
+    root = min(standing, key=lambda c: c.order)
+    for candidate in standing:
+        if candidate is not root:
+            candidate.lost = _why(root, candidate)
+    return root
+
+
+def _why(root: Candidate, other: Candidate) -> str:
+    if root.rule.rank != other.rule.rank:
+        return f"{root.rule.id} is a {root.rule.strength} sign, this is a {other.rule.strength} one"
+    if root.fatal != other.fatal:
+        return "the root's exception ended a process, this line did not"
+    if root.wrapped != other.wrapped:
+        return "it only repeats another's message"
+    same_chain = (
+        root.unit.raised and other.unit.raised and root.unit.raised.chain == other.unit.raised.chain
+    )
+    return "later in the same chain" if same_chain else "later in the log"

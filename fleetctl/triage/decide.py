@@ -1,0 +1,247 @@
+"""From signs and candidates to one answer for one attempt: crash or not, label, phase, root."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from fleetctl.evidence.exceptions import Raised
+from fleetctl.evidence.record import Record
+from fleetctl.model.triage import Phase, State, Verdict
+from fleetctl.triage import phase as phases
+from fleetctl.triage.candidate import UNMATCHED, Board, Candidate, board, collect, strongest
+from fleetctl.triage.match import Match
+from fleetctl.triage.story import Story, silent
+from fleetctl.triage.units import EXCEPTION, HEAD, Unit
+
+
+@dataclass(slots=True)
+class Answer:
+    """What one attempt came to, with everything that was weighed."""
+
+    crash: bool
+    state: State
+    label: str
+    phase: Phase
+    verdict: Verdict
+    root: Candidate | None = None
+    candidates: list[Candidate] = field(default_factory=list)
+    known: Board = field(default_factory=Board)
+    story: Story = field(default_factory=Story)
+    chains: dict[int, list[Raised]] = field(default_factory=dict)
+    why: str = ""
+
+
+def decide(
+    units: Sequence[Unit],
+    matches: Sequence[Match],
+    story: Story,
+    records: Sequence[Record],
+    raised: Sequence[Raised],
+) -> Answer:
+    """Return the answer for the units of one attempt."""
+    known = board(units, matches)
+    chains: dict[int, list[Raised]] = {}
+    for one in raised:
+        chains.setdefault(one.chain, []).append(one)
+    timeline = phases.Timeline(records)
+    candidates = collect(known, story)
+    for candidate in candidates:
+        _place(candidate, chains, timeline, story)
+        _exclude(candidate, story)
+    root = strongest([c for c in candidates if not c.lost], chains)
+    answer = (
+        _without_root(known, story, timeline, candidates)
+        if root is None
+        else _with_root(root, story)
+    )
+    answer.candidates, answer.known, answer.story, answer.chains = candidates, known, story, chains
+    return answer
+
+
+def _place(
+    candidate: Candidate, chains: dict[int, list[Raised]], timeline: phases.Timeline, story: Story
+) -> None:
+    raised = candidate.unit.raised
+    chain = chains.get(raised.chain, [raised]) if raised is not None else []
+    rank = candidate.unit.ranks[0] if candidate.unit.ranks else ""
+    found = phases.of_failure(chain, timeline, candidate.unit.index, rank)
+    given = Phase(candidate.rule.phase) if candidate.rule.phase else None
+    early = found in (Phase.STARTUP_ARGS, None) and not (
+        raised is not None and phases.of_frames(raised.frames)
+    )
+    candidate.phase = (given if early and given else found) or _default_phase(story)
+    candidate.label = candidate.rule.label_in(candidate.phase.value)
+    if candidate.rule.phases and candidate.phase.value not in candidate.rule.phases:
+        candidate.lost = (
+            f"only in {', '.join(candidate.rule.phases)}; this is {candidate.phase.value}"
+        )
+
+
+def _default_phase(story: Story) -> Phase:
+    return Phase.SERVING if story.of("alive", "batch", "health-ok") else Phase.UNKNOWN
+
+
+def _exclude(candidate: Candidate, story: Story) -> None:
+    """Note on a candidate why the course of events rules it out."""
+    if candidate.lost:
+        return
+    index, rule = candidate.unit.index, candidate.rule
+    if story.of("stop") and story.stopped_on_request and rule.strength != "cause":
+        if index > story.first("stop"):
+            candidate.lost = "after somebody asked for the stop"
+        elif not candidate.fatal:
+            candidate.lost = "the server went on until somebody asked for the stop"
+        return
+    if candidate.fatal or rule.crash == "yes" or rule.strength == "cause":
+        return
+    if index < story.first("ready") < 1 << 60:
+        candidate.lost = "the server became ready after it"
+    elif candidate.request and story.dead_after(0):
+        candidate.lost = "it belongs to one request"
+
+
+def _with_root(root: Candidate, story: Story) -> Answer:
+    index, rule = root.unit.index, root.rule
+    dead = story.dead_after(0)
+    alive = story.alive_after(index)
+    verdict = _verdict(root, dead=dead)
+    if rule.crash == "no":
+        return Answer(False, State(rule.state or "healthy"), root.label, root.phase, verdict, root)
+    if (root.request and not dead) or (
+        alive and not root.fatal and rule.crash != "yes" and rule is UNMATCHED
+    ):
+        return Answer(False, State.HEALTHY, "request-error", Phase.SERVING, verdict, root)
+    if rule.crash == "if-dead" and not dead and not root.fatal:
+        return Answer(False, State.DEGRADED, root.label, root.phase, verdict, root)
+    if alive and not root.fatal and rule.crash != "yes":
+        return Answer(False, State.DEGRADED, root.label, root.phase, verdict, root)
+    state = State.DEGRADED if alive else State(rule.state or "crashed")
+    return Answer(True, state, root.label, root.phase, verdict, root)
+
+
+def _verdict(root: Candidate, *, dead: bool) -> Verdict:
+    raised = root.unit.raised
+    if root.rule is UNMATCHED or root.wrapped or root.rule.strength == "outcome":
+        return (
+            Verdict.SUPPORTED
+            if root.rule is UNMATCHED and raised and raised.whole and root.fatal
+            else Verdict.HYPOTHESIS
+        )
+    if root.rule.strength in ("symptom", "generic"):
+        return Verdict.SUPPORTED
+    seen = (
+        root.unit.origin == "kernel"
+        or (raised is not None and raised.whole)
+        or root.unit.kind != EXCEPTION
+    )
+    return (
+        Verdict.ESTABLISHED
+        if seen and (dead or root.fatal or root.rule.crash == "no")
+        else Verdict.SUPPORTED
+    )
+
+
+def _without_root(
+    known: Board, story: Story, timeline: phases.Timeline, candidates: list[Candidate]
+) -> Answer:
+    hung = _hung(story)
+    if hung is not None:
+        return hung
+    if story.of("stop") and story.stopped_on_request:
+        label = "external-kill" if story.of("stop-timeout") else "graceful-shutdown"
+        return Answer(
+            False,
+            State.STOPPED,
+            label,
+            Phase.SHUTDOWN,
+            Verdict.ESTABLISHED,
+            why="somebody asked for the stop",
+        )
+    if story.of("dead", "killed", "fatal-head", "wrapper"):
+        phase = _phase_of_end(known, timeline)
+        return Answer(
+            True,
+            State.CRASHED,
+            "root-not-in-log",
+            phase,
+            Verdict.UNKNOWN,
+            why="only consequences are in this log",
+        )
+    requests = [m for m in _benign(known) if m.rule.label == "request-error"]
+    failed = next((c for c in candidates if c.request or c.rule is UNMATCHED), None)
+    if requests or (failed is not None and story.of("alive", "batch", "ready")):
+        return Answer(
+            False,
+            State.HEALTHY,
+            "request-error",
+            Phase.SERVING,
+            Verdict.SUPPORTED,
+            why="one request failed, the server went on",
+        )
+    return _quiet(known, story, timeline)
+
+
+def _quiet(known: Board, story: Story, timeline: phases.Timeline) -> Answer:
+    notable = [m for m in _benign(known) if m.rule.notable]
+    phase = (
+        Phase.SERVING
+        if story.of("ready", "alive", "batch", "health-ok")
+        else (timeline.last or Phase.UNKNOWN)
+    )
+    if notable:
+        state = State(next((m.rule.state for m in notable if m.rule.state), "healthy"))
+        return Answer(
+            False, state, "benign-warning", phase, Verdict.SUPPORTED, why=notable[0].unit.shown
+        )
+    if phase is Phase.SERVING:
+        return Answer(
+            False,
+            State.HEALTHY,
+            "healthy-startup",
+            phase,
+            Verdict.ESTABLISHED,
+            why="the server answers",
+        )
+    return Answer(
+        False, State.HEALTHY, "unknown", phase, Verdict.UNKNOWN, why="nothing in this log tells"
+    )
+
+
+def _hung(story: Story) -> Answer | None:
+    failed = story.of("health-failed")
+    if failed and failed[-1].unit.index > story.last("batch", "dead", "killed"):
+        return _hang(failed[0], "health probes get no answer from the scheduler")
+    probe = silent(story)
+    if probe is not None:
+        return _hang(
+            probe, "the scheduler fell silent while it had requests; health is still answered"
+        )
+    return None
+
+
+def _hang(match: Match, why: str) -> Answer:
+    rule = replace(match.rule, role="root", label="hang-healthcheck", strength="symptom")
+    root = Candidate(match.unit, rule, dict(match.captured), Phase.SERVING, "hang-healthcheck")
+    return Answer(
+        False, State.HUNG, "hang-healthcheck", Phase.SERVING, Verdict.HYPOTHESIS, root, why=why
+    )
+
+
+def _phase_of_end(known: Board, timeline: phases.Timeline) -> Phase:
+    for unit in known.units:
+        if unit.raised is not None and unit.kind in (EXCEPTION, HEAD):
+            found = phases.of_failure([unit.raised], timeline, unit.index, "")
+            if found is not None:
+                return found
+    ends = [
+        m.unit.index
+        for unit in known.units
+        for m in known.of(unit)
+        if m.rule.means in ("dead", "killed", "fatal-head")
+    ]
+    return timeline.at(min(ends, default=1 << 60)) or Phase.UNKNOWN
+
+
+def _benign(known: Board) -> list[Match]:
+    return [m for unit in known.units for m in known.of(unit) if m.rule.role == "benign"]

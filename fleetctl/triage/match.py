@@ -1,0 +1,136 @@
+"""Find which rules match which units. A rule's expressions run only where their literals stand."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from fleetctl.triage.rule import Pattern, Rule
+from fleetctl.triage.units import EXCEPTION, HEAD, LINE, Unit
+
+_LOOKED_AT = 64_000  # characters of a unit that expressions see
+_MANY = 4000  # units a rule may match; signs of life are many, and only their ends matter
+
+
+@dataclass(slots=True)
+class Match:
+    """A rule, the unit that it matched, and what its groups took out of the text."""
+
+    rule: Rule
+    unit: Unit
+    captured: dict[str, str]
+    start: int = 0
+
+
+class Matcher:
+    """Finds the matches of rules in a fixed list of units."""
+
+    def __init__(self, units: Sequence[Unit]) -> None:
+        self._units = units
+        lowered = [u.text[:_LOOKED_AT].lower() for u in units]
+        self._blob = "\n".join(lowered)
+        self._starts: list[int] = []
+        at = 0
+        for text in lowered:
+            self._starts.append(at)
+            at += len(text) + 1
+        self._hits: dict[str, list[int]] = {}
+
+    def run(self, rules: Iterable[Rule]) -> list[Match]:
+        """Return all matches, in the order of the log."""
+        found = [match for rule in rules for match in self._rule(rule)]
+        found.sort(key=lambda m: (m.unit.index, m.unit.kind == EXCEPTION))
+        return found
+
+    def _rule(self, rule: Rule) -> list[Match]:
+        found: dict[int, Match] = {}
+        for pattern in rule.any:
+            for number in self._candidates(pattern):
+                if number not in found:
+                    match = _try(rule, pattern, self._units[number])
+                    if match is not None:
+                        found[number] = match
+            if len(found) > _MANY:
+                break
+        return list(found.values())
+
+    def _candidates(self, pattern: Pattern) -> list[int]:
+        if not pattern.literals:
+            return list(range(len(self._units)))
+        lists = [self._where(literal) for literal in pattern.literals]
+        if len(lists) == 1:
+            return lists[0]
+        return sorted({number for numbers in lists for number in numbers})
+
+    def _where(self, literal: str) -> list[int]:
+        """Return the numbers of the units that hold a literal."""
+        known = self._hits.get(literal)
+        if known is not None:
+            return known
+        found: list[int] = []
+        at = self._blob.find(literal)
+        while at >= 0:
+            number = bisect_right(self._starts, at) - 1
+            found.append(number)
+            if number + 1 >= len(self._starts):
+                break
+            at = self._blob.find(literal, self._starts[number + 1])
+        self._hits[literal] = found
+        return found
+
+
+@lru_cache(maxsize=4096)
+def expression(regex: str) -> re.Pattern[str]:
+    """Return a compiled expression; ``^`` and ``$`` mean lines."""
+    return re.compile(regex, re.MULTILINE)
+
+
+def _try(rule: Rule, pattern: Pattern, unit: Unit) -> Match | None:
+    if not _fits(rule, unit):
+        return None
+    text = unit.text[:_LOOKED_AT]
+    first = expression(pattern.regex).search(text)
+    if first is None:
+        return None
+    if any(expression(p).search(text) for p in rule.none):
+        return None
+    captured = {k: v for k, v in first.groupdict().items() if v}
+    for regex in rule.all:
+        more = expression(regex).search(text)
+        if more is None:
+            return None
+        captured |= {k: v for k, v in more.groupdict().items() if v}
+    if (rule.frames or rule.frames_none) and not _frames_fit(rule, unit):
+        return None
+    return Match(rule, unit, captured, first.start())
+
+
+def _fits(rule: Rule, unit: Unit) -> bool:
+    if rule.origin not in ("any", unit.origin):
+        return False
+    if rule.on != "any" and rule.on != unit.kind:
+        return False
+    if rule.on == "any" and unit.kind == HEAD:
+        return rule.role != "root"
+    if rule.type:
+        return (
+            unit.raised is not None
+            and unit.kind == EXCEPTION
+            and (unit.raised.name in rule.type or unit.raised.type in rule.type)
+        )
+    return not (
+        rule.role == "root"
+        and unit.kind == LINE
+        and unit.level in ("INFO", "DEBUG")
+        and rule.means == ""
+    )
+
+
+def _frames_fit(rule: Rule, unit: Unit) -> bool:
+    where = unit.where
+    if rule.frames and not any(expression(p).search(where) for p in rule.frames):
+        return False
+    return not any(expression(p).search(where) for p in rule.frames_none)

@@ -1,0 +1,153 @@
+"""How far the launch had come when something happened: from frames first, then from the log's markers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from fleetctl.evidence.exceptions import Raised
+from fleetctl.evidence.record import Record
+from fleetctl.model.triage import Frame, Phase
+from fleetctl.remote.markers import phase_of
+
+# Functions that run in one phase only, innermost frame first. Names of SGLang and vLLM, old and new.
+_FUNCTIONS = {
+    Phase.GRAPH_CAPTURE: """
+        capture capture_one_batch_size _capture_one_stream capture_model _capture_graph
+        init_device_graphs init_cuda_graphs init_all_cuda_graphs init_device_graph
+        register_graph_buffers get_graph_buffer_ipc_meta begin_capture capture_begin
+        init_attention_backends_and_graphs capture_prepare warmup_torch_compile
+        _capture_cudagraphs init_piecewise_cuda_graphs
+    """,
+    Phase.WEIGHT_LOAD: """
+        load_model load_weights load_weights_and_postprocess create_weights weight_loader
+        _prepare_weights get_model _initialize_model process_weights_after_loading
+        initialize_model download_weights _get_weights_iterator safetensors_weights_iterator
+        multi_thread_safetensors_weights_iterator pt_weights_iterator get_quant_config
+        maybe_download_from_modelscope download_weights_from_hf load_sharded_state
+    """,
+    Phase.KV_ALLOC: """
+        init_memory_pool alloc_memory_pool _create_buffers profile_max_num_token init_kv_cache
+        determine_num_available_blocks determine_available_memory initialize_cache
+        initialize_kv_caches _initialize_kv_caches init_cache_with_memory_pool init_kv_buffer
+        _create_kv_buffers get_available_kv_cache_memory configure_kv_cache_pool
+    """,
+    Phase.DIST_INIT: """
+        init_torch_distributed initialize_model_parallel init_distributed_environment
+        ncclCommInitRank init_process_group new_group init_device init_model_parallel_group
+        initialize_dp_attention init_worker_distributed_environment init_threads_binding
+        _new_process_group_helper init_nccl create_c10d_store start_decode_thread
+        start_prefill_thread init_disaggregation init_transfer_engine initialize_transfer_engine
+        init_ipc_channels init_zmq PortArgs
+    """,
+    Phase.WARMUP: """
+        _execute_server_warmup _wait_and_warmup kernel_warmup compile_or_warm_up_model
+        _dummy_run warmup_model
+    """,
+    Phase.STARTUP_ARGS: """
+        prepare_server_args from_cli_args check_server_args parse_args parse_known_args
+        create_engine_config from_server_args get_config get_tokenizer from_engine_args
+        create_model_config get_processor check_port_available
+    """,
+    Phase.SERVING: """
+        forward_batch_generation forward_thread_func exposed_step forward_step run_batch
+        execute_model get_next_batch_to_run event_loop_overlap event_loop_normal
+        process_input_requests process_batch_result replay replay_prepare run_event_loop
+        update_running_batch on_idle check_memory self_check_during_idle generate_request
+        sample_tokens step_async engine_step event_loop handle_loop
+    """,
+}
+_BY_FUNCTION = {word: phase for phase, words in _FUNCTIONS.items() for word in words.split()}
+_SERVING_FUNCTION = re.compile(r"event_loop_\w+\Z|_?forward_\w*batch\w*\Z|_log_task_completion\Z")
+
+
+def of_frames(frames: Sequence[Frame]) -> Phase | None:
+    """Return the phase that the frames of an exception show, or None."""
+    for frame in reversed(frames):
+        function = frame.function.rsplit(".", 1)[-1]
+        known = _BY_FUNCTION.get(function)
+        if known is not None:
+            return known
+        if "cuda_graph" in frame.module and function in (
+            "__init__",
+            "_capture",
+            "capture_one_shape",
+        ):
+            return Phase.GRAPH_CAPTURE
+        if "memory_pool" in frame.module and function in ("__init__", "__post_init__"):
+            return Phase.KV_ALLOC
+        if frame.module.endswith("server_args") and function in ("__post_init__", "__init__"):
+            return Phase.STARTUP_ARGS
+        if _SERVING_FUNCTION.match(function):
+            return Phase.SERVING
+    return None
+
+
+def of_import(raised: Raised) -> bool:
+    """Return whether an exception broke an import: its innermost frames are module bodies."""
+    inner = [f for f in raised.frames if not f.module.startswith(("importlib", "frozen"))][-1:]
+    return bool(inner) and inner[0].function == "<module>" and len(raised.frames) > 1
+
+
+class Timeline:
+    """The phase at each place of the log, by the markers that SGLang prints."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._marks: list[tuple[int, str, Phase]] = []
+        self.listening = -1
+        for index, record in enumerate(records):
+            name = phase_of(record.text) if record.origin == "app" else None
+            if name is None and (
+                "Capture cuda graph end" in record.text
+                or "graph capture end" in record.text.lower()
+            ):
+                name = Phase.WARMUP.value
+            if name is None:
+                continue
+            phase = Phase.STARTUP_ARGS if name == "import" else Phase(name)
+            self._marks.append((index, record.rank, phase))
+            if phase is Phase.WARMUP and self.listening < 0:
+                self.listening = index
+
+    def at(self, index: int, rank: str = "") -> Phase | None:
+        """Return the phase that was marked last before a place; that of the same rank where it is known."""
+        own: Phase | None = None
+        any_rank: Phase | None = None
+        for mark, marked_rank, phase in self._marks:
+            if mark > index:
+                break
+            any_rank = phase
+            if rank and marked_rank == rank:
+                own = phase
+        if any_rank in (Phase.WARMUP, Phase.SERVING, Phase.SHUTDOWN):
+            return any_rank
+        return own or any_rank
+
+    @property
+    def last(self) -> Phase | None:
+        """The last phase that was marked."""
+        return self._marks[-1][2] if self._marks else None
+
+    def reached(self, phase: Phase, before: int) -> bool:
+        """Return whether a phase was marked before a place."""
+        return any(mark <= before and p is phase for mark, _, p in self._marks)
+
+
+def of_failure(chain: Sequence[Raised], timeline: Timeline, index: int, rank: str) -> Phase | None:
+    """Return the phase of a failure from its exceptions, oldest first, and the markers before it."""
+    if any(
+        "apture cuda graph failed" in r.message or "apture cuda graph failed" in r.head
+        for r in chain
+    ):
+        return Phase.GRAPH_CAPTURE
+    marked = timeline.at(index, rank)
+    for raised in chain:
+        found = of_frames(raised.frames)
+        if found is None and raised.frames and of_import(raised):
+            return Phase.IMPORT
+        if found is Phase.SERVING:
+            early = timeline.listening >= 0 and marked is Phase.WARMUP
+            return Phase.WARMUP if early else Phase.SERVING
+        if found is not None:
+            return found
+    return marked

@@ -1,0 +1,144 @@
+"""What a rule is, and the built-in rules. See docs/reference/rules.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+STRENGTHS = ("outcome", "symptom", "default", "generic", "specific", "cause")
+ROLES = ("root", "cascade", "confirmation", "teardown", "advice", "benign")
+MEANINGS = (
+    "",
+    "ready",
+    "alive",
+    "batch",
+    "health-ok",
+    "health-failed",
+    "stop",
+    "stop-timeout",
+    "dead",
+    "killed",
+    "fatal-head",
+    "request",
+    "wrapper",
+)
+CRASH = ("unless-alive", "yes", "if-dead", "no")
+Patterns = tuple[str, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class Pattern:
+    """A regular expression and literals (lower case) of which each text that matches holds one."""
+
+    regex: str
+    literals: Patterns
+
+
+@dataclass(slots=True, frozen=True)
+class RuleAdvice:
+    """One next step of a rule."""
+
+    action: str
+    why: str
+    command: str = ""
+    disruptive: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class Rule:
+    """One rule; the fields are described in docs/reference/rules.md."""
+
+    id: str
+    title: str
+    role: str
+    label: str = ""
+    strength: str = "specific"
+    on: str = "any"  # exception, line, head, any
+    origin: str = "app"  # app, kernel, systemd, unit, any
+    any: tuple[Pattern, ...] = ()
+    all: Patterns = ()
+    none: Patterns = ()
+    type: Patterns = ()
+    frames: Patterns = ()
+    frames_none: Patterns = ()
+    phases: Patterns = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    phase: str = ""
+    beats: Patterns = ()
+    explains: Patterns = ()
+    needs: Patterns = ()
+    means: str = ""
+    crash: str = "unless-alive"
+    notable: bool = False
+    async_frames: bool = False
+    state: str = ""
+    fingerprint: Patterns = ()
+    entity: str = ""
+    since: str = ""
+    until: str = ""
+    advice: tuple[RuleAdvice, ...] = field(default=())
+
+    @property
+    def rank(self) -> int:
+        """How near to a cause the rule is: higher is nearer."""
+        return STRENGTHS.index(self.strength)
+
+    def label_in(self, phase: str) -> str:
+        """Return the label for a failure in ``phase``."""
+        return next((label for name, label in self.labels if name == phase), self.label)
+
+
+@dataclass(slots=True, frozen=True)
+class Rules:
+    """An ordered set of rules with a hash that changes whenever one of them does."""
+
+    rules: tuple[Rule, ...]
+    digest: str
+
+    def get(self, name: str) -> Rule | None:
+        """Return one rule by its id, or None."""
+        return next((r for r in self.rules if r.id == name), None)
+
+    def patterns(self) -> tuple[str, ...]:
+        """Return the expressions that a scanner of huge logs looks for: everything but signs of life."""
+        quiet = ("alive", "batch", "health-ok")
+        return tuple(
+            dict.fromkeys(p.regex for r in self.rules if r.means not in quiet for p in r.any)
+        )
+
+    def with_more(self, more: tuple[Rule, ...], digest: str) -> Rules:
+        """Return these rules and others; an id of the others replaces ours."""
+        names = {r.id for r in more}
+        return Rules(
+            (*(r for r in self.rules if r.id not in names), *more), f"{self.digest}+{digest}"
+        )
+
+
+@lru_cache(maxsize=1)
+def builtin() -> Rules:
+    """Return the rules that ship with the program, compiled when it was built."""
+    from fleetctl.triage import compiled
+
+    return Rules(tuple(unpack(row) for row in compiled.RULES), compiled.DIGEST)
+
+
+_TUPLES = (
+    "all",
+    "none",
+    "type",
+    "frames",
+    "frames_none",
+    "phases",
+    "beats",
+    "explains",
+    "needs",
+    "fingerprint",
+)
+
+
+def unpack(row: dict[str, object]) -> Rule:
+    """Return a rule from the plain values of the compiled module."""
+    values: dict[str, object] = dict(row)
+    values["any"] = tuple(Pattern(*p) for p in row.get("any", ()))  # type: ignore[attr-defined]
+    values["advice"] = tuple(RuleAdvice(*a) for a in row.get("advice", ()))  # type: ignore[attr-defined]
+    return Rule(**values)  # type: ignore[arg-type]

@@ -1,0 +1,104 @@
+"""What rules look at: exceptions, the lines that announce them, and all other lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fleetctl.evidence.exceptions import Raised
+from fleetctl.evidence.record import Record
+from fleetctl.evidence.traceback import Parsed
+
+EXCEPTION, LINE, HEAD = "exception", "line", "head"
+# SGLang closes its capture wrapper with a list of guesses; they are advice, never evidence.
+_ADVICE_AT = (
+    "\nPossible solutions:",
+    "\nCUDA kernel errors might be asynchronously reported",
+    "\nFor debugging consider passing CUDA_LAUNCH_BLOCKING",
+)
+_SHOWN_LIMIT = 4000
+
+
+@dataclass(slots=True)
+class Unit:
+    """One thing that can match a rule."""
+
+    kind: str
+    index: int  # position among the records
+    line: int
+    text: str
+    origin: str = "app"
+    level: str = ""
+    ranks: list[str] = field(default_factory=list)
+    raised: Raised | None = None
+    seconds: float | None = None
+    pid: str = ""
+    stream: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The text for people: of a sane length."""
+        return self.text if len(self.text) <= _SHOWN_LIMIT else self.text[:_SHOWN_LIMIT] + " …"
+
+    @property
+    def where(self) -> str:
+        """The frames as ``module:function | source`` lines, innermost last."""
+        if self.raised is None:
+            return ""
+        pairs = zip(self.raised.frames, self.raised.sources, strict=False)
+        return "\n".join(f"{f.module}:{f.function} | {source}" for f, source in pairs)
+
+
+def build(records: list[Record], parsed: Parsed) -> list[Unit]:
+    """Return the units in the order of the log."""
+    units: list[Unit] = []
+    for index, record in enumerate(records):
+        if index in parsed.consumed or not record.text.strip():
+            continue
+        ranks = [record.rank] if record.rank else []
+        units.append(
+            Unit(
+                LINE,
+                index,
+                record.line,
+                record.text.rstrip(),
+                record.origin,
+                record.level,
+                ranks,
+                None,
+                record.seconds,
+                record.pid,
+                record.stream,
+            )
+        )
+    heads: set[int] = set()
+    for raised in parsed.raised:
+        if raised.head and raised.head_line and raised.head_line not in heads:
+            heads.add(raised.head_line)
+            units.append(_unit(HEAD, raised, raised.head_line, raised.head))
+        units.append(_unit(EXCEPTION, raised, raised.line, _without_advice(raised.text)))
+    units.sort(key=lambda u: (u.index, u.kind == EXCEPTION))
+    return units
+
+
+def _unit(kind: str, raised: Raised, line: int, text: str) -> Unit:
+    return Unit(
+        kind,
+        raised.index,
+        line,
+        text,
+        "app",
+        raised.level,
+        list(raised.ranks),
+        raised,
+        raised.seconds,
+        raised.pid,
+        raised.stream,
+    )
+
+
+def _without_advice(text: str) -> str:
+    for mark in _ADVICE_AT:
+        at = text.find(mark)
+        if at >= 0:
+            text = text[:at]
+    return text
