@@ -142,6 +142,19 @@ class LockFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class PatchNote:
+    """A diagnostic patch that is applied for the service: who put it there, and until when."""
+
+    name: str
+    digest: str = ""
+    rung: str = ""
+    by: str = ""
+    expires_at: float = 0.0  # seconds since 1970
+    expired: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class HostFacts:
     """One look at a host, for one service."""
 
@@ -167,6 +180,7 @@ class HostFacts:
     last_launch: LaunchRecord | None = None
     last_ready: LaunchRecord | None = None  # the newest launch that became ready
     patches: dict[str, str] = field(default_factory=dict)  # active ones: name → sha256
+    patch_notes: tuple[PatchNote, ...] = ()
     free: dict[str, int] = field(default_factory=dict)  # folder → bytes
     lock: LockFacts | None = None
 

@@ -11,7 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from fleetctl.remote import files, lock, places, procs, records, shell, unit
+from fleetctl.remote import files, lock, patch_store, places, procs, records, shell, unit
 
 # Package metadata only: importing torch would take seconds and may need a GPU.
 _ASK = """
@@ -150,21 +150,6 @@ def _free(folders: list[str]) -> dict[str, int]:
     return free
 
 
-def active_patches() -> dict[str, str]:
-    """Return the patches that are active on this host: name → sha256 of what was applied."""
-    folder = places.STATE + "/patches"
-    found = {}
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError:
-        return {}
-    for name in names:
-        record = records.read_object(os.path.join(folder, name, "state.json"))
-        if record and record.get("active"):
-            found[name] = str(record.get("sha256", ""))
-    return found
-
-
 def gather(args: dict[str, Any], _session: Any = None) -> dict[str, Any]:
     """Return the host's facts for one service. The slow parts run side by side."""
     service, name = args["service"], args["unit"]
@@ -200,7 +185,8 @@ def gather(args: dict[str, Any], _session: Any = None) -> dict[str, Any]:
             "services": others.result(),
             "last_launch": records.last_launch(service),
             "last_ready": records.last_launch(service, ready=True),
-            "patches": active_patches(),
+            "patches": patch_store.active(service),
+            "patch_notes": patch_store.notes(service),
             "free": _free(args.get("folders", [])),
             "lock": _lock(service),
         }

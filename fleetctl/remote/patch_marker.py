@@ -45,8 +45,8 @@ def parse(line: str, index: int = 0) -> Marker | None:
 
 
 def scan(lines: Iterable[str]) -> Iterator[Marker]:
-    """Yield the markers of many lines with their index (from 0)."""
+    """Yield what patches found in many lines, with the index (from 0); the import's beacons are left out."""
     for index, line in enumerate(lines):
         found = parse(line, index)
-        if found is not None:
+        if found is not None and found.event != "loaded":
             yield found

@@ -148,6 +148,21 @@ def active(service: str) -> dict[str, str]:
     return {p["name"]: p["digest"] for p in (state or {}).get("patches", [])}
 
 
+def notes(service: str) -> list[dict[str, Any]]:
+    """Return what every command should say of a service's patches: name, rung, by whom, until when."""
+    try:
+        state = load(service)
+    except AgentError as error:
+        return [{"name": "?", "problem": error.fields["message"]}]
+    return [
+        {
+            "name": p["name"], "digest": p["digest"], "rung": p["rung"], "by": p["by"],
+            "expires_at": p["expires_at"], "expired": time.time() > p["expires_at"], "problem": "",
+        }
+        for p in (state or {}).get("patches", [])
+    ]  # fmt: skip
+
+
 def remember(service: str, event: dict[str, Any]) -> None:
     """Append a line to the service's history and to the host's audit log."""
     line = dict({"at": records.now(), "service": service}, **event)
@@ -278,8 +293,3 @@ def clean(state: dict[str, Any]) -> None:
             os.unlink(os.path.join(base, name))
     if not needed:
         shutil.rmtree(base, ignore_errors=True)
-
-
-def epoch() -> float:
-    """Return seconds since 1970."""
-    return time.time()

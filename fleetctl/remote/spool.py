@@ -14,7 +14,7 @@ import socket
 import time
 from typing import Any, Callable
 
-from fleetctl.remote import journal, places, procs, records, redact, shell, unit
+from fleetctl.remote import journal, patch_proof, places, procs, records, redact, shell, unit
 
 SCHEMA = "fleetctl.bundle/1"
 SECONDS = 20.0  # for everything together
@@ -152,9 +152,10 @@ def _versions(bundle: Bundle) -> str | None:
 
 
 def _patches(bundle: Bundle) -> str | None:
-    record = records.last_launch(bundle.service, invocation=bundle.invocation) or {}
-    active = (record.get("config") or {}).get("patches") or {}
-    return json.dumps(active, indent=1, sort_keys=True) + "\n" if active else None
+    found = patch_proof.for_bundle(bundle.service, bundle.invocation)
+    if found is None:
+        return None
+    return redact.redact(json.dumps(found, indent=1, sort_keys=True) + "\n")
 
 
 def _processes(bundle: Bundle) -> str | None:

@@ -9,6 +9,7 @@ from fleetctl.remote import (
     journal,
     lock,
     markers,
+    patch_store,
     probes,
     procs,
     records,
@@ -39,7 +40,8 @@ def look(args: dict[str, Any], _session: Any = None) -> dict[str, Any]:
         "launch": _short(launch),
         "of_this_launch": current is not None,
         "lock": _holder(service),
-        "patches": facts.active_patches(),
+        "patches": patch_store.active(service),
+        "patch_notes": patch_store.notes(service),
         "bundles": [
             {"invocation_id": m["invocation_id"], "at": m.get("failed_at")} for m in kept[-5:]
         ],
