@@ -44,6 +44,7 @@ def plan_deploy(
     ``allow`` holds the options that override guards, ``support`` the files that any launch needs
     (the collector), ``restart`` asks for a restart even of what is unchanged and active.
     """
+    support = tuple(support)
     wanted = (*support, *rendered.files)
     writes = tuple(_write(w, facts) for w in wanted if _needed(w, facts, rendered.complete))
     removes = tuple(
@@ -53,7 +54,8 @@ def plan_deploy(
     )
     last = facts.last_launch
     changed = diff_configs(last.config, rendered.config) if last else ()
-    own = tuple(w for w in writes if w.path not in {s.path for s in support})
+    shared = {s.path for s in support}
+    own = tuple(w for w in writes if w.path not in shared)
     unchanged = last is not None and not changed and not own and not removes
     settled = unchanged and facts.unit.active and not restart and not _stale(facts)
     others = holders(rendered.target, facts)
@@ -82,7 +84,7 @@ def plan_deploy(
         holders=() if settled else others,
         stops=() if settled else stops,
         refusals=() if settled else guards.check(guards.DEPLOY, case),
-        diffs=file_diffs(steps, facts),
+        diffs=file_diffs((*own, *removes) if steps else (), facts),
         unchanged=unchanged,
         interrupts=interrupts,
         warnings=(*rendered.warnings, *_warnings(rendered, facts)),

@@ -124,3 +124,12 @@ def test_other_impossible_facts_are_found() -> None:
     assert found.ports == (PortUse(1, unit="x.service"),)
     assert found.files == (FileFacts("/a", True, "no", content="x"),)
     assert len(state.impossible(found)) == 4
+
+
+def test_the_diff_shows_the_launch_and_not_what_any_launch_needs() -> None:
+    support = {"path": "/var/lib/fleetctl/lib/collect.py", "content": "x\n"}
+    plan = planned({"support": [support]})
+    assert support["path"] in {s.path for s in plan.steps if isinstance(s, WriteFile)}
+    assert [d.path for d in plan.diffs] == [
+        "/etc/fleetctl/main/environment", "/etc/systemd/system/sglang-main.service",
+    ]  # fmt: skip

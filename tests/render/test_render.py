@@ -89,7 +89,7 @@ def test_a_service_with_all_gpus_sets_no_visible_devices() -> None:
         ("[Unit]RequiresMountsFor", "/models/m"),
         (
             "[Service]ExecStopPost",
-            "-/usr/bin/python3 /var/lib/fleetctl/lib/collect.py --service draft --unit %n",
+            "-+/usr/bin/python3 /var/lib/fleetctl/lib/collect.py --service draft --unit %n",
         ),
     ],
 )
@@ -131,7 +131,7 @@ def test_the_hosts_own_flags_and_variables_win() -> None:
     assert done.argv[-3:] == ("--extra", "--tp-size", "1")
     assert "NCCL_DEBUG" not in done.env
     assert done.env["PATH"] == "/bin"
-    assert unit(done)["[Service]ExecStopPost"][0].startswith("-/usr/bin/python3.9 /var/lib")
+    assert unit(done)["[Service]ExecStopPost"][0].startswith("-+/usr/bin/python3.9 /var/lib")
 
 
 # --- secrets ---
