@@ -46,7 +46,7 @@ sys.exit(collect.main(sys.argv[1:]))
 def script() -> str:
     """Return the whole program. It depends on nothing but this version of fleetctl."""
     parts = [HEAD]
-    for module in sorted(needed_by("collect")):
+    for module in sorted(needed_by("collect") | {"agent"}):
         lines = "\n".join(f"    {line!r}" for line in source_of(module).splitlines(keepends=True))
         parts.append(f'\nSOURCES["fleetctl.remote.{module}"] = (\n{lines}\n)\n')
     return "".join(parts) + TAIL

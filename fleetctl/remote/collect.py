@@ -1,6 +1,6 @@
 """Evidence of failures that nobody watched: the collector of ``ExecStopPost=``, and the sweep later.
 
-As a program (``collect.py sglang-main.service``) it keeps the bundle of $INVOCATION_ID before systemd
+As a program (``collect.py --service S --unit U``) it keeps the bundle of $INVOCATION_ID before systemd
 restarts the service. It always ends with 0: evidence must never be what breaks a restart.
 """
 
@@ -10,7 +10,6 @@ import base64
 import gzip
 import hashlib
 import os
-import re
 import sys
 import tarfile
 from typing import Any
@@ -28,13 +27,12 @@ CHUNK = 192 * 1024
 
 def main(argv: list[str]) -> int:
     """Keep the evidence of the invocation that systemd has just ended."""
+    options = dict(zip(argv[::2], argv[1::2]))
     invocation = os.environ.get("INVOCATION_ID", "")
-    unit_name = argv[0] if argv else ""
-    match = re.match(r"^sglang-(.+)\.service$", unit_name)
-    service = match.group(1) if match else unit_name
+    service, unit_name = options.get("--service", ""), options.get("--unit", "")
     try:
         places.safe_name(service)
-        if invocation:
+        if invocation and unit_name:
             print("fleetctl: " + collect(service, unit_name, invocation), flush=True)
     except Exception as error:  # noqa: BLE001  whatever it is, the restart goes on
         print("fleetctl: no evidence kept: %s: %s" % (type(error).__name__, error), flush=True)

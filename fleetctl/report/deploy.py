@@ -152,7 +152,7 @@ def _details(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     if failed or result["state"] == "ready":
         rows += _changed(result, failed)
     for advice in (triage.get("advice") or ())[:3]:
-        rows.append(("advice", advice["action"]))
+        rows.append(("advice", str(advice.get("why") or advice["action"])))
         if advice.get("command"):
             mark = "  # disruptive" if advice.get("disruptive") else ""
             rows.append(("", f"$ {advice['command']}{mark}"))
@@ -162,6 +162,8 @@ def _details(result: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _root(root: Mapping[str, Any]) -> list[tuple[str, str]]:
     kind = f"{root['exception_type']}: " if root.get("exception_type") else ""
+    if str(root["message"]).startswith(kind):
+        kind = ""
     ranks = f" ({', '.join(root['ranks'])})" if root.get("ranks") else ""
     rows = [("root", f"{kind}{root['message']}{ranks}")]
     frames = root.get("frames") or ()
