@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,6 +15,9 @@ from fleetctl.model.fleet import Host
 STDERR_LIMIT = 1024 * 1024
 STDOUT_LIMIT = 64 * 1024 * 1024
 UNTHREADED = 32 * 1024  # fits any socket buffer: writing it cannot block for long
+
+
+OnOutput = Callable[[bytes], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +74,27 @@ class Connection(Protocol):
         """Start a shell command line and return its channel."""
         ...
 
-    def exec(self, command: str, stdin: bytes = b"", timeout: float = 30.0) -> Result:
-        """Run a shell command line to its end. ``timeout`` (seconds) covers the whole exchange."""
+    def exec(
+        self,
+        command: str,
+        stdin: bytes = b"",
+        timeout: float = 30.0,
+        on_output: OnOutput | None = None,
+    ) -> Result:
+        """Run a shell command line to its end. ``timeout`` (seconds) covers the whole exchange.
+
+        ``on_output`` sees standard output as it comes, beside its place in the result.
+        """
         ...
 
     def close(self) -> None:
-        """End the session."""
+        """End the session, and what still runs in it."""
         ...
 
 
-def exchange(channel: Channel, stdin: bytes, end: float) -> Result:
+def exchange(
+    channel: Channel, stdin: bytes, end: float, on_output: OnOutput | None = None
+) -> Result:
     """Feed a command its input, read it to its end and return what it left.
 
     ``end`` is on the monotonic clock; TimeoutError when it comes first (the channel stays open).
@@ -92,6 +107,8 @@ def exchange(channel: Channel, stdin: bytes, end: float) -> Result:
         room = STDOUT_LIMIT - len(kept)
         truncated = truncated or len(chunk) > room
         kept += chunk[: max(room, 0)]
+        if on_output is not None:
+            on_output(chunk)
     rc = channel.wait(_left(end))
     return Result(rc, bytes(kept), channel.stderr(), time.monotonic() - started, truncated)
 

@@ -1,7 +1,7 @@
 """paramiko without the part that only ``Match exec`` of ssh_config needs.
 
 ``paramiko.config`` imports invoke when it is installed, to run the commands of ``Match exec`` with;
-that import is a third of paramiko's own (docs/adr/0006). It is held back for the time of the import
+that import is a third of paramiko's own (docs/adr/0003). It is held back for the time of the import
 alone, so that fabric, which does need invoke, finds it afterwards. ``Match exec`` gets a shell that
 leaves our standard input alone.
 """

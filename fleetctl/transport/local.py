@@ -14,7 +14,7 @@ from typing import IO
 from fleetctl.errors import UnreachableError
 from fleetctl.model.fleet import Host
 from fleetctl.transport import faults
-from fleetctl.transport.base import STDERR_LIMIT, Result, exchange
+from fleetctl.transport.base import STDERR_LIMIT, OnOutput, Result, exchange
 
 
 class LocalChannel:
@@ -100,6 +100,7 @@ class LocalConnection:
 
     def __init__(self, host: Host) -> None:
         self._host = host
+        self._open: list[LocalChannel] = []
 
     @property
     def host(self) -> Host:
@@ -108,20 +109,31 @@ class LocalConnection:
 
     def open(self, command: str) -> LocalChannel:
         """Start a shell command line."""
-        return LocalChannel(command)
+        channel = LocalChannel(command)
+        self._open.append(channel)
+        return channel
 
-    def exec(self, command: str, stdin: bytes = b"", timeout: float = 30.0) -> Result:
+    def exec(
+        self,
+        command: str,
+        stdin: bytes = b"",
+        timeout: float = 30.0,
+        on_output: OnOutput | None = None,
+    ) -> Result:
         """Run a shell command line to its end."""
         channel = self.open(command)
         try:
-            result = exchange(channel, stdin, time.monotonic() + timeout)
+            result = exchange(channel, stdin, time.monotonic() + timeout, on_output)
         except TimeoutError as error:
             raise faults.command_timeout(self._host.name, timeout) from error
         finally:
             channel.close()
+            self._open.remove(channel)
         if command.startswith("sudo -n"):
             faults.check_sudo(result, self._host)
         return result
 
     def close(self) -> None:
-        """Nothing to end."""
+        """End what still runs."""
+        for channel in list(self._open):
+            channel.close()

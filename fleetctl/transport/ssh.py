@@ -11,7 +11,7 @@ from typing import Any
 from fleetctl.errors import FleetError, UnreachableError
 from fleetctl.model.fleet import Host
 from fleetctl.transport import auth, faults, reach, trust
-from fleetctl.transport.base import STDERR_LIMIT, Result, exchange
+from fleetctl.transport.base import STDERR_LIMIT, OnOutput, Result, exchange
 from fleetctl.transport.deadline import Deadline
 from fleetctl.transport.lean import paramiko
 from fleetctl.transport.sshconfig import Settings, settings
@@ -27,10 +27,10 @@ HANDSHAKE_TRIES = 3
 WRAP = "echo $$ >&2; "
 # Each process of the session, by /proc: no tool is needed for it, and a process group is not enough
 # (timeout(1), a shell with job control and sudo make groups of their own).
-STOP = """for signal in TERM KILL; do for stat in /proc/[0-9]*/stat; do
+STOP = """for signal in TERM 0 0 0 0 KILL; do more=; for stat in /proc/[0-9]*/stat; do
 read -r line 2>/dev/null <"$stat" || continue; pid=${line%% *}; set -- ${line##*) }
 [ "$4" = SID ] && kill -$signal "$pid" 2>/dev/null && more=1; done
-[ "$more" ] || break; [ $signal = KILL ] || sleep 1; more=; done; :"""
+[ "$more" ] || break; [ $signal = KILL ] || sleep 0.2; done; :"""
 
 
 def connect(host: Host, timeout: float = 10.0, *, ask: bool = False) -> SshConnection:
@@ -200,7 +200,12 @@ class SshChannel:
                 self.wait(GRACE_SECONDS)
         if not self._channel.status_event.is_set():
             self.stop()
+        self.drop()
+
+    def drop(self) -> None:
+        """Give the channel up and leave the command alone."""
         self._channel.close()
+        self._connection.forget(self)
 
     def stop(self) -> None:
         """Send every process of the command's session SIGTERM, and SIGKILL a second later."""
@@ -227,6 +232,7 @@ class SshConnection:
     def __init__(self, host: Host, wire: Wire) -> None:
         self._host = host
         self.wire = wire
+        self._open: set[SshChannel] = set()
 
     @property
     def host(self) -> Host:
@@ -235,23 +241,35 @@ class SshConnection:
 
     def open(self, command: str, timeout: float = 30.0) -> SshChannel:
         """Start a shell command line; ``timeout`` is seconds for the start."""
-        return SshChannel(self, command, Deadline(timeout))
+        channel = SshChannel(self, command, Deadline(timeout))
+        self._open.add(channel)
+        return channel
 
-    def exec(self, command: str, stdin: bytes = b"", timeout: float = 30.0) -> Result:
+    def forget(self, channel: SshChannel) -> None:
+        """Note that a channel is closed."""
+        self._open.discard(channel)
+
+    def exec(
+        self,
+        command: str,
+        stdin: bytes = b"",
+        timeout: float = 30.0,
+        on_output: OnOutput | None = None,
+    ) -> Result:
         """Run a shell command line to its end and return what it left.
 
         Raises UnreachableError ``command-timeout`` (its processes are ended), ``connection-lost``;
         RemoteError ``sudo-password`` where a ``sudo -n`` in front is refused.
         """
-        deadline = Deadline(timeout)
+        end = time.monotonic() + timeout
         channel = self.open(command, timeout)
         try:
-            result = exchange(channel, stdin, time.monotonic() + deadline.left())
+            result = exchange(channel, stdin, end, on_output)
         except TimeoutError as error:
             channel.stop()
             raise faults.command_timeout(self._host.name, timeout) from error
         finally:
-            channel._channel.close()
+            channel.drop()
         if result.rc < 0:
             raise self._ended()
         if command.startswith("sudo -n"):
@@ -277,7 +295,9 @@ class SshConnection:
         channel.close()
 
     def close(self) -> None:
-        """End the session."""
+        """End the session, and what still runs in it."""
+        for channel in list(self._open):
+            channel.stop()
         self.wire.close()
 
 

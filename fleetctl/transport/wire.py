@@ -1,6 +1,6 @@
 """paramiko's transport on a socket that does not wait for acknowledgements.
 
-Measured reasons for each of these are in docs/adr/0006: without TCP_NODELAY and TCP_QUICKACK a
+Measured reasons for each of these are in docs/adr/0003: without TCP_NODELAY and TCP_QUICKACK a
 session stalls twice for 40 ms, curve25519 with AES-GCM is the cheapest offer that OpenSSH takes, and
 paramiko's handshake timer starts a thread for what the deadline does already.
 """

@@ -1,0 +1,193 @@
+"""Files and a command to one host in one exec, without anything installed there but a shell.
+
+The files come on standard input. Each is written beside its destination, flushed to the disk and
+renamed over it, so a reader finds the old or the new one, also when the line is cut in the middle.
+"""
+
+from __future__ import annotations
+
+import shlex
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleetctl.errors import Exit, FleetError, RemoteError, UsageError
+from fleetctl.fleet.fanout import fan_out
+from fleetctl.model.fleet import Host
+from fleetctl.transport import CONNECT_SECONDS, connect
+from fleetctl.transport.base import Connection, Result
+
+COMMAND_SECONDS = 600.0
+SLACK_SECONDS = 10.0  # the host's own timeout goes off first, and says so by its status
+PUT_FAILED = 73  # EX_CANTCREAT of sysexits.h
+PUT_MARK = b"fleetctl-put: "
+TIMEOUT_STATUSES = (124, 137)  # of timeout(1), by TERM and by KILL
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """One file to be there before the command runs."""
+
+    data: bytes
+    name: str
+    destination: str
+    mode: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What every host gets. ``timeout`` (seconds) is the command's; None leaves it COMMAND_SECONDS."""
+
+    command: str
+    puts: tuple[Put, ...] = ()
+    timeout: float | None = None
+    connect_timeout: float = CONNECT_SECONDS
+    become: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one host answered: a status with output, or an error. ``seconds`` has the login in it."""
+
+    host: str
+    rc: int | None
+    stdout: bytes
+    stderr: bytes
+    seconds: float
+    error: FleetError | None = None
+    truncated: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """Return the code of the command line for this host alone."""
+        if self.error is not None:
+            return int(self.error.exit_code)
+        return int(Exit.REMOTE if self.rc else Exit.OK)
+
+
+def parse_put(text: str) -> Put:
+    """Read ``FILE:DEST`` or ``FILE:DEST:MODE``; without a mode it is the local file's.
+
+    Raises UsageError ``bad-put`` or ``no-such-file``.
+    """
+    parts = text.split(":")
+    if len(parts) not in (2, 3) or not all(parts):
+        raise UsageError("bad-put", f"--put {text}: FILE:DEST or FILE:DEST:MODE is wanted")
+    path = Path(parts[0]).expanduser()
+    try:
+        data = path.read_bytes()
+        mode = int(parts[2], 8) if len(parts) == 3 else path.stat().st_mode & 0o777
+    except OSError as error:
+        raise UsageError("no-such-file", error.strerror or str(error), where=str(path)) from error
+    except ValueError as error:
+        raise UsageError("bad-put", f"--put {text}: the mode is octal, 0640 say") from error
+    return Put(data, path.name, parts[1], mode)
+
+
+def command_text(words: Sequence[str]) -> str:
+    """Return one word as the shell text it is, several as the words they are."""
+    return words[0] if len(words) == 1 else shlex.join(words)
+
+
+def script(job: Job) -> str:
+    """Return the shell text that stores the files and runs the command."""
+    last = len(job.puts) - 1
+    text = "".join(_put_text(put, last=n == last) for n, put in enumerate(job.puts))
+    command = job.command
+    if job.timeout is not None:
+        # Ends the command also when this end of the line is gone.
+        limit = f"timeout -k 5 {job.timeout:g}"
+        command = (
+            f"if command -v timeout >/dev/null; then exec {limit} sh -c {shlex.quote(command)}; fi\n"
+            f"{command}"
+        )
+    text += command
+    return f"sudo -n sh -c {shlex.quote(text)}" if job.become else text
+
+
+def _put_text(put: Put, *, last: bool) -> str:
+    plain = put.mode & 0o666
+    # dd makes the file with its final mode: no moment at which others could read a secret.
+    source = "" if last else f"head -c {len(put.data)} | "
+    return (
+        f'd={_path(put.destination)}; [ -d "$d" ] && d=$d/{shlex.quote(put.name)}\n'
+        '[ -L "$d" ] && d=$(readlink -f "$d"); t=$d.fleetctl-$$\n'
+        f'(umask {0o666 & ~plain:04o}; {source}dd of="$t" bs=64k conv=fsync status=none)'
+        f' && [ "$(wc -c <"$t")" -eq {len(put.data)} ]'
+        + (f' && chmod {put.mode:04o} "$t"' if put.mode != plain else "")
+        + ' && mv -f "$t" "$d" || '
+        f'{{ rm -f "$t"; echo "{PUT_MARK.decode()}$d" >&2; exit {PUT_FAILED}; }}\n'
+    )
+
+
+def _path(destination: str) -> str:
+    """Quote a path of the host; ``~/`` stays the home there."""
+    if destination.startswith("~/"):
+        return '"$HOME"/' + shlex.quote(destination[2:])
+    return shlex.quote(destination)
+
+
+class Runner:
+    """Runs one job on hosts. ``doing`` tells what is under way, ``stop`` ends it."""
+
+    def __init__(self, job: Job, on_output: Callable[[Host, bytes], None] | None = None) -> None:
+        self.job = job
+        self.on_output = on_output
+        self.doing: dict[str, tuple[str, float]] = {}  # host → (what, since when)
+        self._script = script(job)
+        self._stdin = b"".join(p.data for p in job.puts)
+        self._running: set[Connection] = set()
+        self._lock = threading.Lock()
+
+    def __call__(self, host: Host, *, ask: bool = False) -> Outcome:
+        """Return what the host answered, or why it gave no status."""
+        began = time.monotonic()
+        self.doing[host.name] = ("connecting", began)
+        try:
+            result = self._run(host, ask)
+            self._check(host, result)
+        except FleetError as error:
+            return Outcome(host.name, None, b"", b"", time.monotonic() - began, error)
+        finally:
+            self.doing.pop(host.name, None)
+        return Outcome(host.name, result.rc, result.stdout, result.stderr,
+                       time.monotonic() - began, truncated=result.truncated)  # fmt: skip
+
+    def _run(self, host: Host, ask: bool) -> Result:
+        connection = connect(host, self.job.connect_timeout, ask=ask)
+        limit = COMMAND_SECONDS if self.job.timeout is None else self.job.timeout + SLACK_SECONDS
+        self.doing[host.name] = ("running", time.monotonic())
+        hear = self.on_output
+        on_output = (lambda chunk: hear(host, chunk)) if hear else None
+        with self._lock:
+            self._running.add(connection)
+        try:
+            return connection.exec(self._script, self._stdin, limit, on_output)
+        finally:
+            with self._lock:
+                self._running.discard(connection)
+            connection.close()
+
+    def stop(self) -> None:
+        """End every command that runs, on all hosts at once, and what it started there."""
+        with self._lock:
+            running = list(self._running)
+        for _ in fan_out(running, lambda connection: connection.close()):
+            pass
+
+    def _check(self, host: Host, result: Result) -> None:
+        if result.rc == PUT_FAILED and PUT_MARK in result.stderr:
+            said, _, path = result.stderr.decode(errors="replace").rpartition(PUT_MARK.decode())
+            raise RemoteError(
+                "put-failed", f"{path.strip()} was not written, and the command not run",
+                where=host.name, context=tuple(said.strip().splitlines()[-3:]),
+                hint="the file there is as it was",
+            )  # fmt: skip
+        limit = self.job.timeout
+        if limit is not None and result.rc in TIMEOUT_STATUSES and result.seconds >= limit:
+            raise RemoteError(
+                "command-timeout", f"ended after {limit:g} s", where=host.name,
+                hint="a larger --timeout waits longer",
+            )  # fmt: skip
