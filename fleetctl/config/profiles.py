@@ -156,6 +156,7 @@ class Merge:
             plain.pop(name, None)
             self.origins.pop(f"{kind}.{name}", None)
             return
+        plain.pop(name, None)  # the order is that of the last writing
         plain[name] = value
         self.origins[f"{kind}.{name}"] = origin
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fleetctl.config import overrides, places
+from fleetctl.config import aliases, overrides, places
 from fleetctl.config.hosts import read_hosts
 from fleetctl.config.nearest import did_you_mean
 from fleetctl.config.nodes import load, shown_path
@@ -72,7 +72,9 @@ class Site:
         overrides.apply(merge, tuple(sets), tuple(unsets))
         profile = merge.profile(name)
         self._check_python(profile)
-        return replace(profile, schema=self._schema(profile))
+        schema = self._schema(profile)
+        aliases.settle(merge, schema)
+        return replace(profile, schema=schema)
 
     def _check_python(self, profile: Profile) -> None:
         if not re.fullmatch(r"/[^\s%$\"'\\;]+", profile.python):
