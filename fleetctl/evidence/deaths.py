@@ -22,8 +22,9 @@ _PYSPY_THREAD = re.compile(
 )
 NEW_MATTER = re.compile(
     r"Process \S{1,80}:\s*\Z|frame #\d|#\d{1,3} 0x|Exception raised from|terminate called"
-    r"|Fatal Python error|Exception ignored in|usage: |\[rank\d|NVRM: |Killed\s*\Z|Aborted|Segmentation fault|slurmstepd|srun: error"
-    r"|\S{1,80}: line \d{1,6}: {1,4}\d{1,9} (?:Killed|Aborted|Segmentation|Terminated)|={5,} Remote Traceback"
+    r"|Fatal Python error|Exception ignored in|usage: |\[rank\d|NVRM: |Killed\s*\Z|Aborted"
+    r"|Segmentation fault|slurmstepd|srun: error|={5,} Remote Traceback"
+    r"|\S{1,80}: line \d{1,6}: {1,4}\d{1,9} (?:Killed|Aborted|Segmentation|Terminated)"
 )
 _SIGNALS = (
     ("egmentation", "SIGSEGV"),

@@ -162,26 +162,27 @@ class Parser:
             block.site = record.site
         block.header = True
         block.member = block.member or "Exception Group" in text
-        nested = (
-            bool(block.heads) and not record.rank and not head
-        )  # a chain's next part, a remote traceback
+        nested = bool(block.heads) and not record.rank and not head  # a chain's next part
         if not nested:
-            block.heads.append(_Head(record.rank, head or self._line_above(), record.line))
+            above = self._line_above() if not head else None
+            rank = record.rank or (above.rank if above is not None else "")
+            text = above.text.strip() if above is not None else head
+            block.heads.append(_Head(rank, text, record.line))
         self._found.consumed.add(index)
         return 1
 
-    def _line_above(self) -> str:
+    def _line_above(self) -> Record | None:
         """Return the line above a bare header when it announces one ("Exception in ModelRpcClient:")."""
         if self._at == 0:
-            return ""
+            return None
         index, above = self._records[self._at - 1]
         text = above.text.strip()
         if index in self._found.consumed or not text or len(text) > 300:
-            return ""
+            return None
         if not (text.endswith(":") or "xception" in text or "rror" in text):
-            return ""
+            return None
         self._found.consumed.add(index)
-        return text
+        return above
 
     def _frame(self, index: int, record: Record, frame: Frame) -> int:
         block = self._block

@@ -79,23 +79,48 @@ def board(units: Sequence[Unit], matches: Sequence[Match]) -> Board:
 
 def collect(known: Board, story: Story) -> list[Candidate]:
     """Return a candidate for each unit that a root rule matches, and for exceptions that none does."""
-    heads = _heads(known)
+    weights = _weights(known)
     found: list[Candidate] = []
     for unit in known.units:
-        found += _of_unit(unit, known, story, heads)
+        found += _of_unit(unit, known, story, weights)
     return found
 
 
-def _heads(known: Board) -> dict[int, set[str]]:
-    """Return what the announcing line of each exception means, by the exception's chain."""
-    heads: dict[int, set[str]] = {}
+@dataclass(slots=True)
+class _Weight:
+    """What a chain of exceptions did: end a process for sure, or spoil one request."""
+
+    fatal: bool = False
+    request: bool = False
+
+
+def _weights(known: Board) -> dict[int, _Weight]:
+    """Return the weight of each chain: from the lines that announce it, and from its outermost frames."""
+    weights: dict[int, _Weight] = {}
     for unit in known.units:
-        if unit.kind == "head" and unit.raised is not None:
-            heads.setdefault(unit.raised.chain, set()).update(m.rule.means for m in known.of(unit))
-    return heads
+        raised = unit.raised
+        if raised is None:
+            continue
+        weight = weights.setdefault(raised.chain, _Weight())
+        said = {m.rule.means for m in known.of(unit)}
+        web = any(
+            f.module.startswith(("starlette", "uvicorn", "fastapi"))
+            or ".entrypoints.openai" in f.module
+            for f in raised.frames
+        )
+        weight.request = weight.request or "request" in said or web
+        weight.fatal = (
+            weight.fatal
+            or bool(said & {"fatal-head", "wrapper"})
+            or raised.kind in (CPP, FAULT, USAGE)
+            or (not weight.request and _uncaught(raised))
+        )
+    for weight in weights.values():
+        weight.request = weight.request and not weight.fatal
+    return weights
 
 
-def _of_unit(unit: Unit, known: Board, story: Story, heads: dict[int, set[str]]) -> list[Candidate]:
+def _of_unit(unit: Unit, known: Board, story: Story, weights: dict[int, _Weight]) -> list[Candidate]:
     matches = known.of(unit)
     roots = [m for m in matches if m.rule.role == "root"]
     names = {m.rule.id for m in matches}
@@ -104,9 +129,11 @@ def _of_unit(unit: Unit, known: Board, story: Story, heads: dict[int, set[str]])
         m for m in roots if not stoppers - set(m.rule.beats) and _needed(m.rule, unit, story, known)
     ]
     roots = [m for m in roots if not any(m.rule.id in o.rule.beats for o in roots if o is not m)]
-    wrapped = any(m.rule.role in ("cascade", "teardown", "confirmation") for m in matches)
+    wrapped = any(m.rule.role in ("cascade", "teardown") for m in matches)
     raised = unit.raised
-    fatal, request = _weight(unit, raised, heads)
+    weight = _Weight()
+    if raised is not None and unit.kind == EXCEPTION:
+        weight = weights[raised.chain]
     if (
         not roots
         and raised is not None
@@ -115,7 +142,7 @@ def _of_unit(unit: Unit, known: Board, story: Story, heads: dict[int, set[str]])
         and not wrapped
         and not stoppers
     ):
-        return [Candidate(unit, UNMATCHED, fatal=fatal, request=request)]
+        return [Candidate(unit, UNMATCHED, fatal=weight.fatal, request=weight.request)]
     best = max((m.rule.rank for m in roots), default=0)
     chosen = [m for m in roots if m.rule.rank == best]
     if not chosen:
@@ -124,25 +151,9 @@ def _of_unit(unit: Unit, known: Board, story: Story, heads: dict[int, set[str]])
     wrapped = wrapped and not names & set(match.rule.beats)
     return [
         Candidate(
-            unit, match.rule, dict(match.captured), fatal=fatal, request=request, wrapped=wrapped
+            unit, match.rule, dict(match.captured), fatal=weight.fatal, request=weight.request, wrapped=wrapped
         )
     ]
-
-
-def _weight(unit: Unit, raised: Raised | None, heads: dict[int, set[str]]) -> tuple[bool, bool]:
-    """Return whether the exception ends a process for sure, and whether it belongs to one request."""
-    if raised is None or unit.kind != EXCEPTION:
-        return False, False
-    said = heads.get(raised.chain, set())
-    if "fatal-head" in said or raised.kind in (CPP, FAULT, USAGE):
-        return True, False
-    web = any(
-        f.module.startswith(("starlette", "uvicorn", "fastapi"))
-        or ".entrypoints.openai" in f.module
-        for f in raised.frames
-    )
-    request = "request" in said or web
-    return not request and _uncaught(raised), request
 
 
 def _uncaught(raised: Raised) -> bool:

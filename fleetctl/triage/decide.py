@@ -47,7 +47,11 @@ def decide(
     timeline = phases.Timeline(records)
     candidates = collect(known, story)
     for candidate in candidates:
-        _place(candidate, chains, timeline, story)
+        phase = _place(candidate, candidates, chains, timeline)
+        if phase is Phase.UNKNOWN and story.of("alive", "batch", "health-ok"):
+            phase = Phase.SERVING
+        candidate.phase, candidate.label = phase, candidate.rule.label_in(phase.value)
+        _only_in(candidate)
         _exclude(candidate, story)
     root = strongest([c for c in candidates if not c.lost], chains)
     answer = (
@@ -60,26 +64,38 @@ def decide(
 
 
 def _place(
-    candidate: Candidate, chains: dict[int, list[Raised]], timeline: phases.Timeline, story: Story
-) -> None:
-    raised = candidate.unit.raised
-    chain = chains.get(raised.chain, [raised]) if raised is not None else []
-    rank = candidate.unit.ranks[0] if candidate.unit.ranks else ""
-    found = phases.of_failure(chain, timeline, candidate.unit.index, rank)
-    given = Phase(candidate.rule.phase) if candidate.rule.phase else None
-    early = found in (Phase.STARTUP_ARGS, None) and not (
-        raised is not None and phases.of_frames(raised.frames)
-    )
-    candidate.phase = (given if early and given else found) or _default_phase(story)
-    candidate.label = candidate.rule.label_in(candidate.phase.value)
+    candidate: Candidate,
+    candidates: list[Candidate],
+    chains: dict[int, list[Raised]],
+    timeline: phases.Timeline,
+) -> Phase:
+    """Return the phase: what frames show, then what the rule is sure of, then markers, then its usual one."""
+    rule, unit = candidate.rule, candidate.unit
+    shown = _shown(unit, chains, timeline)
+    if shown is None and unit.raised is None:
+        kin = {*rule.beats, *rule.explains}
+        others = (c.unit for c in candidates if c.unit.raised is not None and c.rule.id in kin)
+        shown = next((p for p in (_shown(u, chains, timeline) for u in others) if p), None)
+    marked = timeline.at(unit.index, unit.ranks[0] if unit.ranks else "")
+    usual = Phase(rule.phase) if rule.phase else None
+    if rule.phase_is:
+        return shown or Phase(rule.phase_is)
+    if marked is Phase.STARTUP_ARGS and usual is not None:
+        marked = usual
+    return shown or marked or usual or Phase.UNKNOWN
+
+
+def _shown(unit: Unit, chains: dict[int, list[Raised]], timeline: phases.Timeline) -> Phase | None:
+    raised = unit.raised
+    if raised is None:
+        return None
+    return phases.of_failure(chains.get(raised.chain, [raised]), timeline)
+
+
+def _only_in(candidate: Candidate) -> None:
     if candidate.rule.phases and candidate.phase.value not in candidate.rule.phases:
-        candidate.lost = (
-            f"only in {', '.join(candidate.rule.phases)}; this is {candidate.phase.value}"
-        )
-
-
-def _default_phase(story: Story) -> Phase:
-    return Phase.SERVING if story.of("alive", "batch", "health-ok") else Phase.UNKNOWN
+        wanted = ", ".join(candidate.rule.phases)
+        candidate.lost = f"only in {wanted}; this is {candidate.phase.value}"
 
 
 def _exclude(candidate: Candidate, story: Story) -> None:
@@ -231,7 +247,7 @@ def _hang(match: Match, why: str) -> Answer:
 def _phase_of_end(known: Board, timeline: phases.Timeline) -> Phase:
     for unit in known.units:
         if unit.raised is not None and unit.kind in (EXCEPTION, HEAD):
-            found = phases.of_failure([unit.raised], timeline, unit.index, "")
+            found = phases.of_failure([unit.raised], timeline)
             if found is not None:
                 return found
     ends = [

@@ -16,7 +16,7 @@ from fleetctl.triage import fingerprint, story
 from fleetctl.triage.candidate import Candidate
 from fleetctl.triage.decide import Answer, decide
 from fleetctl.triage.match import Match, Matcher
-from fleetctl.triage.rule import Rules
+from fleetctl.triage.rule import STRENGTHS, Rules
 from fleetctl.triage.units import EXCEPTION, HEAD, Unit, build
 
 _MESSAGE_LIMIT = 2000
@@ -46,6 +46,9 @@ def examine(
     parsed = traceback.parse(evidence.records)
     units = build(evidence.records, parsed)
     matches = Matcher(units).run(rules.rules)
+    for match in matches:
+        if "rank" in match.captured and not match.unit.ranks:
+            match.unit.ranks = [match.captured["rank"]]
     answer = _best_attempt(evidence, units, matches, parsed.raised)
     return _explained(evidence, answer, matches, number or (lambda line: line))
 
@@ -171,22 +174,21 @@ def _root(
 
 def _ranks(root: Candidate, answer: Answer) -> tuple[str, ...]:
     """Return the ranks that show the root, else those on which it surfaced."""
-    same = [c for c in answer.candidates if c.rule.id == root.rule.id and _alike(c, root)]
-    found = [rank for c in same for rank in c.unit.ranks]
+    found = [rank for c in answer.candidates if _alike(c, root) for rank in c.unit.ranks]
     if not found:
-        related = [c.unit for c in answer.candidates if c.label == root.label and c is not root]
-        explained = [
-            u
-            for u in answer.known.units
-            if any(m.rule.id in root.rule.explains for m in answer.known.of(u))
-        ]
-        found = [rank for unit in (*related, *explained) for rank in unit.ranks]
+        kin = {*root.rule.explains, *root.rule.beats}
+        units = [u for u in answer.known.units if any(m.rule.id in kin for m in answer.known.of(u))]
+        found = [rank for unit in units for rank in unit.ranks]
     return tuple(dict.fromkeys(found))
 
 
-def _alike(one: Candidate, other: Candidate) -> bool:
-    kinds = fingerprint.type_of(one.unit.raised), fingerprint.type_of(other.unit.raised)
-    return kinds[0] == kinds[1]
+def _alike(one: Candidate, root: Candidate) -> bool:
+    """Return whether a candidate is the root seen on another rank."""
+    if one.rule.id != root.rule.id or (one.wrapped and not root.wrapped):
+        return False
+    if root.rule.rank > STRENGTHS.index("default"):
+        return True
+    return fingerprint.of(one, None).fingerprint == fingerprint.of(root, None).fingerprint
 
 
 def _cascades(answer: Answer, number: Callable[[int], int]) -> tuple[Cascade, ...]:

@@ -38,7 +38,7 @@ _FUNCTIONS = {
         initialize_dp_attention init_worker_distributed_environment init_threads_binding
         _new_process_group_helper init_nccl create_c10d_store start_decode_thread
         start_prefill_thread init_disaggregation init_transfer_engine initialize_transfer_engine
-        init_ipc_channels init_zmq PortArgs
+        _lazy_init _cuda_init set_device init_ipc_channels init_zmq PortArgs
     """,
     Phase.WARMUP: """
         _execute_server_warmup _wait_and_warmup kernel_warmup compile_or_warm_up_model
@@ -59,6 +59,20 @@ _FUNCTIONS = {
 }
 _BY_FUNCTION = {word: phase for phase, words in _FUNCTIONS.items() for word in words.split()}
 _SERVING_FUNCTION = re.compile(r"event_loop_\w+\Z|_?forward_\w*batch\w*\Z|_log_task_completion\Z")
+
+
+# Beside what the host's agent looks for: other releases, other engines, and steps it need not tell apart.
+_MORE = tuple(
+    (re.compile(pattern, re.IGNORECASE), phase)
+    for pattern, phase in (
+        (r"^capture .{0,30}graph end", Phase.WARMUP),
+        (r"^capturing .{0,20}cuda ?graph|: capturing cuda graph", Phase.GRAPH_CAPTURE),
+        (r"^loading (?:model (?:weights|from)|weights|\w+model\b)", Phase.WEIGHT_LOAD),
+        (r"^allocating .{1,20} host memory for", Phase.KV_ALLOC),
+        (r"sglang is using nccl==|^init torch distributed", Phase.DIST_INIT),
+        (r"self\.cur_batch", Phase.SERVING),
+    )
+)
 
 
 def of_frames(frames: Sequence[Frame]) -> Phase | None:
@@ -86,7 +100,9 @@ def of_frames(frames: Sequence[Frame]) -> Phase | None:
 def of_import(raised: Raised) -> bool:
     """Return whether an exception broke an import: its innermost frames are module bodies."""
     inner = [f for f in raised.frames if not f.module.startswith(("importlib", "frozen"))][-1:]
-    return bool(inner) and inner[0].function == "<module>" and len(raised.frames) > 1
+    if not inner or inner[0].function != "<module>":
+        return False
+    return len(raised.frames) > 1 or raised.name in ("ImportError", "ModuleNotFoundError")
 
 
 class Timeline:
@@ -97,11 +113,8 @@ class Timeline:
         self.listening = -1
         for index, record in enumerate(records):
             name = phase_of(record.text) if record.origin == "app" else None
-            if name is None and (
-                "Capture cuda graph end" in record.text
-                or "graph capture end" in record.text.lower()
-            ):
-                name = Phase.WARMUP.value
+            if name is None and record.origin == "app":
+                name = next((p.value for pattern, p in _MORE if pattern.search(record.text)), None)
             if name is None:
                 continue
             phase = Phase.STARTUP_ARGS if name == "import" else Phase(name)
@@ -128,26 +141,21 @@ class Timeline:
         """The last phase that was marked."""
         return self._marks[-1][2] if self._marks else None
 
-    def reached(self, phase: Phase, before: int) -> bool:
-        """Return whether a phase was marked before a place."""
-        return any(mark <= before and p is phase for mark, _, p in self._marks)
+    def before_ready(self, index: int) -> bool:
+        """Return whether a place lies between listening and the first answer of the server itself."""
+        return self.listening >= 0 and self.at(index) is Phase.WARMUP
 
 
-def of_failure(chain: Sequence[Raised], timeline: Timeline, index: int, rank: str) -> Phase | None:
-    """Return the phase of a failure from its exceptions, oldest first, and the markers before it."""
-    if any(
-        "apture cuda graph failed" in r.message or "apture cuda graph failed" in r.head
-        for r in chain
-    ):
+def of_failure(chain: Sequence[Raised], timeline: Timeline) -> Phase | None:
+    """Return the phase that the exceptions of a chain show by themselves, or None."""
+    if any("apture cuda graph failed" in f"{r.message}{r.head}" for r in chain):
         return Phase.GRAPH_CAPTURE
-    marked = timeline.at(index, rank)
     for raised in chain:
         found = of_frames(raised.frames)
-        if found is None and raised.frames and of_import(raised):
+        if found is None and of_import(raised):
             return Phase.IMPORT
-        if found is Phase.SERVING:
-            early = timeline.listening >= 0 and marked is Phase.WARMUP
-            return Phase.WARMUP if early else Phase.SERVING
+        if found is Phase.SERVING and timeline.before_ready(raised.index):
+            return Phase.WARMUP
         if found is not None:
             return found
-    return marked
+    return Phase.WARMUP if any("InductorError" in r.type for r in chain) else None

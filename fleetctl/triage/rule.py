@@ -64,6 +64,7 @@ class Rule:
     phases: Patterns = ()
     labels: tuple[tuple[str, str], ...] = ()
     phase: str = ""
+    phase_is: str = ""
     beats: Patterns = ()
     explains: Patterns = ()
     needs: Patterns = ()
