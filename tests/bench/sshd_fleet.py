@@ -125,7 +125,7 @@ def _start(made: Fleet, name: str) -> None:
     config.write_text(
         f"{CONFIG}{keys}AuthorizedKeysFile {folder}/keys/authorized_keys\nPort {port}\n"
         f"PidFile {folder}/sshd/{port}.pid\nSetEnv HOME={made.home(name)}\n"
-        "Subsystem sftp internal-sftp\n"
+        f"Subsystem sftp internal-sftp -d {made.home(name)}\n"
     )
     subprocess.run([SSHD, "-f", str(config), "-E", str(folder / "sshd/err.log")], check=True)
 
