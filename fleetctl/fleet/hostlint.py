@@ -56,3 +56,13 @@ class HostLint:
                 return schema, host_context(agent, self.target, profile)
         finally:
             connection.close()
+
+
+def host_schema(target: Target, python: str) -> Schema:
+    """Return the flags of what an interpreter of a host would import."""
+    connection = connect(target.host, ask=True)
+    try:
+        with Agent(connection, ("flags",)) as agent:
+            return flagsets.of_host(agent, python)
+    finally:
+        connection.close()

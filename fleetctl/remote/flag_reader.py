@@ -22,7 +22,7 @@ KEPT = ("add_cli_args",)
 _DEPRECATED = re.compile(r"^\W*(?:note:\s+--[\w-]+ is )?deprecated", re.I)
 _USE = re.compile(
     r"(?:use|set|favou?r of|replaced by|alias (?:for|of))[^-]{0,40}?"
-    r"(--[a-z][\w-]*|\bSGLANG_[A-Z0-9_]+(?:=\w+)?)",
+    r"(--[a-z][\w-]*(?:=\w+)?|\bSGLANG_[A-Z0-9_]+(?:=\w+)?)",
     re.I,
 )
 _SENTENCE = re.compile(r"(?<=[^.][.!?])(?=\s+[A-Z`'\"-]|\s*$)")
