@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterable
 
 from fleetctl.model.facts import FileFacts, HostFacts
-from fleetctl.model.plan import MASK, FileDiff, RemoveFile, Step, WriteFile
+from fleetctl.model.plan import MASK, FileDiff, RemoveFile, WriteFile
 
 
 def sha256(text: str) -> str:
@@ -29,13 +29,13 @@ def differs(wanted: WriteFile, there: FileFacts, *, complete: bool) -> bool:
     return there.sha256 != sha256(wanted.content)
 
 
-def file_diffs(steps: Iterable[Step], facts: HostFacts) -> tuple[FileDiff, ...]:
+def file_diffs(steps: Iterable[WriteFile | RemoveFile], facts: HostFacts) -> tuple[FileDiff, ...]:
     """Return a unified diff for each file that the steps write or remove."""
     found = []
     for step in steps:
         if isinstance(step, WriteFile):
             found.append(_one(facts.file(step.path), step.content, step.secret))
-        elif isinstance(step, RemoveFile):
+        else:
             there = facts.file(step.path)
             found.append(_one(there, None, there.content is None))
     return tuple(found)

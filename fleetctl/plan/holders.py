@@ -19,14 +19,9 @@ def holders(target: Target, facts: HostFacts) -> tuple[Holder, ...]:
     by_unit = {s.unit: s for s in facts.services}
     for process in facts.gpu_processes:
         if process.gpu in wanted and process.unit != facts.unit.name:
-            add(
-                _named(
-                    Holder(
-                        process.unit, process.pid, process.command, (process.gpu,), process.memory
-                    ),
-                    by_unit,
-                )
-            )
+            unit, command = _stoppable(process.unit, process.command)
+            holder = Holder(unit, process.pid, command, (process.gpu,), process.memory)
+            add(_named(holder, by_unit))
     for service in facts.services:
         if service.unit != facts.unit.name and service.active_state in ("active", "activating"):
             shared = _gpus(service, facts) & wanted
@@ -34,8 +29,20 @@ def holders(target: Target, facts: HostFacts) -> tuple[Holder, ...]:
                 add(_named(Holder(service.unit, gpus=tuple(sorted(shared))), by_unit))
     for use in facts.ports:
         if use.port == target.service.port and use.unit != facts.unit.name:
-            add(_named(Holder(use.unit, use.pid, use.command, port=use.port), by_unit))
+            unit, command = _stoppable(use.unit, use.command)
+            add(_named(Holder(unit, use.pid, command, port=use.port), by_unit))
     return tuple(sorted(found.values(), key=lambda h: (not h.unit, h.unit, h.pid)))
+
+
+def _stoppable(unit: str, command: str) -> tuple[str, str]:
+    """Return the unit that can be stopped, and what to call the process.
+
+    A login session, a container or somebody's own service manager must never be stopped as a whole:
+    there the process stands for itself.
+    """
+    if not unit or (unit.endswith(".service") and not unit.startswith("user@")):
+        return unit, command
+    return "", f"{command}, in {unit}"
 
 
 def _wanted(target: Target, facts: HostFacts) -> set[int]:

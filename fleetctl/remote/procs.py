@@ -69,10 +69,11 @@ def life(pids: Iterable[int], gpu: dict[int, int] | None = None) -> dict[str, An
 
 
 def unit_of(pid: int) -> str:
-    """Return the systemd unit that a process belongs to, or ""."""
+    """Return the systemd unit that a process belongs to, or ""; below a user's own manager that manager's."""
     names = _UNIT.findall(read("/proc/%d/cgroup" % pid))
     services = [n for n in names if n.endswith(".service")]
-    return str((services or names or [""])[-1])
+    managers = [n for n in names if n.startswith("user@")]
+    return str((managers or services or names or [""])[-1])
 
 
 def command_of(pid: int) -> str:
