@@ -88,6 +88,17 @@ def down(
         show.out(f"removed {one}" if bed.down(one) else f"no lab named {one}")
 
 
+@app.command()
+def prune(
+    days: float = typer.Option(7, "--days", min=0, help="Not used for so long."),
+) -> None:
+    """Remove layers from the cache that no host uses and nobody asked for lately."""
+    from fleetctl.lab import layers
+
+    for gone in layers.prune(days) or ["nothing"]:
+        show.out(f"removed {gone}")
+
+
 @app.command("exec", context_settings={"ignore_unknown_options": True})
 def run_inside(
     host: str, command: list[str] = typer.Argument(metavar="-- COMMAND…"), name: str = NAME

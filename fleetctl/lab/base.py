@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -79,6 +80,7 @@ def ensure(say: Callable[[str], None]) -> Path:
     """Return the root file system, building it first where it is missing (about 35 s)."""
     done = folder()
     if done.is_dir():
+        os.utime(done)
         return done
     with paths.locked(done):
         if not done.is_dir():

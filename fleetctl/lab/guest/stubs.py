@@ -9,6 +9,7 @@ import importlib.abc
 import importlib.machinery
 import sys
 import types
+from typing import Any
 
 
 class NoDriver:
@@ -72,7 +73,9 @@ def dummy(name: str) -> object:
 class StubModule(types.ModuleType):
     """A module in which every name exists."""
 
-    def __getattr__(self, name: str) -> object:
+    __version__: str
+
+    def __getattr__(self, name: str) -> Any:
         value = dummy(name)
         setattr(self, name, value)
         return value
@@ -84,21 +87,23 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, roots: tuple[str, ...]) -> None:
         self.roots = roots
 
-    def find_spec(self, name, path, target=None):
+    def find_spec(
+        self, name: str, path: object, target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
         """Return a spec for a stubbed package, None for any other."""
         if name.partition(".")[0] in self.roots:
             return importlib.machinery.ModuleSpec(name, self, is_package=True)
         return None
 
-    def create_module(self, spec):
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> StubModule:
         """Return the empty stub."""
         module = StubModule(spec.name)
         module.__path__ = []
         return module
 
-    def exec_module(self, module) -> None:
+    def exec_module(self, module: types.ModuleType) -> None:
         """Give the stub a version that passes the checks of those who import it."""
-        module.__version__ = "3.5.0"
+        module.__version__ = "3.5.0"  # type: ignore[attr-defined]
 
 
 def install(*roots: str) -> None:

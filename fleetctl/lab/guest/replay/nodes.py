@@ -61,4 +61,7 @@ def _mind(server: Server, link: socket.socket) -> None:
 
 def _dummy_health(server: Server) -> None:
     address = (str(server.flags.get("host") or "127.0.0.1"), int(server.flags["port"]))
+    server.log(
+        f"Dummy health check server started in background thread at {address[0]}:{address[1]}"
+    )
     threading.Thread(target=Listener(address, server).serve_forever, daemon=True).start()

@@ -46,14 +46,18 @@ class Child:
 
     def tell(self, timeout: float | None = None, **message: Any) -> bool:
         """Send a message and return whether the child acted on it within ``timeout`` seconds."""
-        with self._lock:
+        end = None if timeout is None else time.monotonic() + timeout
+        if not self._lock.acquire(timeout=-1 if timeout is None else timeout):
+            return False  # another question waits for a child that does not answer
+        try:
             self._number += 1
             body = json.dumps(message | {"number": self._number}).encode() + b"\n"
-            try:
-                self._link.sendall(body)
-                return self._wait(None if timeout is None else time.monotonic() + timeout)
-            except OSError:
-                return False
+            self._link.sendall(body)
+            return self._wait(end)
+        except OSError:
+            return False
+        finally:
+            self._lock.release()
 
     def _wait(self, end: float | None) -> bool:
         while True:

@@ -107,6 +107,8 @@ class Server:
         if line.process == "main" and not self.children and "server_args=" in text:
             write(text.replace("[@]", self.stamp(), 1) + "\n")
             self._spawn()
+        elif line.process == "main" and self.node > 0 and self.children:
+            return  # other nodes have schedulers and no server
         elif line.process == "main" or not self.children:
             self._milestone(text)
             write(text.replace("[@]", self.stamp(), 1) + "\n")

@@ -1,0 +1,166 @@
+"""Pieces of the lab that need neither root nor network."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fleetctl.errors import FleetError, UsageError
+from fleetctl.lab import faults, layers, needs, pip, shell, site, state, status
+from fleetctl.lab.guest import stubs, tinymodel
+from fleetctl.lab.state import Lab, LabHost, Process
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    monkeypatch.setenv("FLEETCTL_LAB_STATE", str(tmp_path))
+    return Lab("mine", 7).with_host(
+        LabHost("lab-01", "replay", "0.5.12.post1", (), 0, "10.77.7.11", "fl7-0")
+    )
+
+
+def test_a_lab_is_read_as_it_was_written(lab: Lab) -> None:
+    kept = lab.with_host(
+        LabHost("b", "bare", "", ("x",), 1, "10.77.7.12", "fl7-1", Process(os.getpid(), 3))
+    )
+    kept.save()
+    assert state.load("mine") == kept
+    assert state.load_all() == [kept]
+
+
+def test_a_lab_that_is_not_there_says_which_are(lab: Lab) -> None:
+    lab.save()
+    with pytest.raises(UsageError) as caught:
+        state.require("other")
+    assert "mine" in caught.value.hint
+    with pytest.raises(UsageError, match="no host c"):
+        lab.host("c")
+
+
+def test_a_damaged_state_file_counts_as_no_lab(lab: Lab) -> None:
+    lab.save()
+    (lab.root / "lab.json").write_text("{")
+    assert state.load("mine") is None
+
+
+def test_a_process_is_itself_and_no_later_one_of_the_same_number() -> None:
+    me = Process.of(os.getpid())
+    assert me
+    assert me.alive()
+    assert not Process(me.pid, me.start + 1).alive()
+    with subprocess.Popen(["true"]) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert Process.of(child.pid) is None
+
+
+def test_status_describes_a_host_that_is_off(lab: Lab) -> None:
+    found = status.describe(lab)
+    assert found["network"] == "10.77.7.0/24"
+    assert found["hosts"][0]["state"] == "off"
+    json.dumps(found)
+
+
+def test_the_site_of_a_lab_has_its_addresses_keys_and_profiles(lab: Lab) -> None:
+    folder = site.write(lab)
+    inventory = json.loads((folder / "hosts.yaml").read_text())
+    assert inventory["hosts"]["lab-01"] == {"address": "10.77.7.11", "groups": ["replay"]}
+    assert inventory["defaults"]["key"] == str(lab.key)
+    assert (folder / "profiles/ep8-nvls.yaml").is_file()
+
+
+def test_packet_rules_have_a_statement_on_each_line() -> None:
+    text = faults.rules({"input": "tcp dport 22 drop", "output": "drop"})
+    assert (
+        "chain input {\ntype filter hook input priority 0\npolicy accept\ntcp dport 22 drop\n}"
+        in text
+    )
+    assert text.count("chain") == 2
+
+
+def test_a_program_that_fails_says_what_it_said() -> None:
+    with pytest.raises(FleetError) as caught:
+        shell.run(["sh", "-c", "echo why >&2; exit 3"], doing="trying")
+    assert (str(caught.value), caught.value.context) == ("trying: exit 3", ("why",))
+    with pytest.raises(FleetError, match="no end after"):
+        shell.run(["sleep", "5"], timeout=0.05)
+    with pytest.raises(FleetError, match="No such file"):
+        shell.run(["/nonexistent/program"])
+
+
+@pytest.mark.parametrize(
+    ("platform", "uid", "said"), [("darwin", 0, "needs Linux"), ("linux", 1000, "needs root")]
+)
+def test_why_the_lab_cannot_run_is_said(
+    platform: str, uid: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.platform", platform)
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    assert said in needs.why_not()
+    with pytest.raises(FleetError) as caught:
+        needs.require()
+    assert caught.value.reference == "lab-not-possible"
+
+
+def test_missing_programs_are_named_as_debian_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    assert "mmdebstrap" in needs.missing_packages()
+
+
+def test_the_tiny_model_fills_its_vocabulary() -> None:
+    model = tinymodel.tokenizer()["model"]
+    assert sorted(model["vocab"].values()) == list(range(tinymodel.VOCABULARY))
+    assert all(merge.replace(" ", "") in model["vocab"] for merge in model["merges"])
+
+
+def test_a_layer_is_built_once_and_a_failed_one_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    said: list[str] = []
+
+    def broken(root: Path) -> None:
+        (root / "half").write_text("")
+        raise FleetError("x", "no")
+
+    with pytest.raises(FleetError):
+        layers.build("l", "recipe", said.append, "fetching 1 MB", broken)
+    done = layers.build("l", "recipe", said.append, "fetching 1 MB", lambda r: (r / "a").mkdir())
+    assert [p.name for p in done.iterdir()] == ["a"]
+    assert layers.build("l", "recipe", said.append, "again", broken) == done
+    assert layers.build("l", "other", said.append, "", lambda _: None) != done
+    assert said == ["fetching 1 MB", "fetching 1 MB"]
+
+
+def test_torch_comes_from_pytorch_s_index_where_the_usual_one_has_the_cuda_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[list[str]] = []
+    metadata = {"requires_dist": ["nvidia-cublas; platform_system == 'Linux'"]}
+
+    def fake(arguments: list[str]) -> str:
+        calls.append(arguments)
+        return json.dumps({"install": [{"metadata": metadata}]})
+
+    monkeypatch.setattr(pip, "_pip", fake)
+    pip.install_torch(tmp_path, "x==1\ntorch==2.13.0\n", lambda _: None)
+    assert pip.TORCH_CPU_INDEX in calls[-1]
+    metadata["requires_dist"] = ["sympy"]
+    pip.install_torch(tmp_path, "torch==2.13.0\n", lambda _: None)
+    assert pip.TORCH_CPU_INDEX not in calls[-1]
+
+
+def test_stubs_import_any_name_and_do_nothing() -> None:
+    finder = stubs.Finder(("fleetctl_test_stub",))
+    spec = finder.find_spec("fleetctl_test_stub.ops", None)
+    assert spec is not None
+    assert finder.find_spec("json", None) is None
+    module = finder.create_module(spec)
+    finder.exec_module(module)
+    assert module.Kernel().run(1)[0] is not None
+    assert module.jit(len) is len
+    with pytest.raises(RuntimeError, match="0 active drivers"):
+        _ = module.driver.active
