@@ -9,7 +9,7 @@ from typing import Any, Iterable
 from fleetctl.remote import shell
 
 _TICK = float(os.sysconf("SC_CLK_TCK"))
-_UNIT = re.compile(r"/([^/]+\.(?:service|scope))(?:/|$)")
+_UNIT = re.compile(r"/([^/\n]+\.(?:service|scope))(?:/|$)", re.MULTILINE)
 _HIERARCHIES = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified")
 
 
