@@ -175,18 +175,21 @@ def push(
 
     Processes that run keep what they loaded: give --restart, or restart later.
     """
+    from fleetctl.config import places
     from fleetctl.patching import catalog, hosts
+    from fleetctl.patching.ready import Ready
 
     patch = catalog.find(name, site_root())
     given, chosen_rung, seconds = pairs(params), _rung(rung), _seconds(expire)
     links = _links(selectors, everything)
     wish = _wish(why, restart, break_lock, python)
     seen = _may_restart(links, wish, yes, yes_protected, as_json)
+    ready = Ready(places.cache() / "patched")
 
     def work(link: Link) -> dict[str, Any]:
         found = hosts.push(
             link.call, link.target, patch, wish, seen=seen.get(id(link)), given=given,
-            rung=chosen_rung, expire=seconds, version=sglang,
+            rung=chosen_rung, expire=seconds, version=sglang, ready=ready,
         )  # fmt: skip
         return found | {"active_state": (seen.get(id(link)) or {}).get("active_state")}
 

@@ -16,6 +16,7 @@ from fleetctl.errors import FleetError, RefusedError, RemoteError
 from fleetctl.model.fleet import Host, Target
 from fleetctl.patching import snippets
 from fleetctl.patching.model import Patch, Rung
+from fleetctl.patching.ready import Key, Ready
 from fleetctl.transport import connect
 from fleetctl.transport.agent import Agent
 from fleetctl.transport.base import Connection
@@ -117,10 +118,12 @@ def push(
     rung: Rung | None = None,
     expire: float | None = None,
     version: str = "",
+    ready: Ready | None = None,
 ) -> dict[str, Any]:
     """Apply a patch to one target and return what changed there.
 
-    ``seen`` is the answer of ``resolve``; ``version`` stands in where the package has no metadata.
+    ``ready`` holds what other hosts of the same installation have worked out already. ``seen`` is the
+    answer of ``resolve``; ``version`` stands in where the package has no metadata.
     Raises RefusedError ``version-not-meant``, ``no-version``, ``wrong-rung``, or the host's own fault:
     nothing has changed there then.
     """
@@ -147,33 +150,32 @@ def push(
         raise RefusedError(
             "version-not-meant", f"{patch.name} has nothing for sglang {found}", where=where
         )
-    result = call(
-        "patching.push",
-        {
-            **place(target),
-            "python": wish.python,
-            "patch": rendered.to_json(),
-            "bases": dict(rendered.bases),
-            "rung": str(chosen),
-            "version": seen["version"],
-            "expire": patch.expire if expire is None else expire,
-            "at_expiry": str(patch.at_expiry),
-            "summary": patch.summary,
-            "silent": patch.marker.silent,
-            "captures": dict(patch.marker.captures),
-            "regex": patch.marker.regex,
-            "restart": wish.restart,
-            "lock": wish.lock(),
-            "break_lock": wish.break_lock,
-        },
-        timeout=RESTART_SECONDS if wish.restart else 120.0,
-    )
-    return {
-        "patch": patch.name,
-        "digest": rendered.digest(),
+    args = {
+        **place(target),
+        "python": wish.python,
+        "patch": rendered.to_json(),
+        "bases": dict(rendered.bases),
         "rung": str(chosen),
-        "version": found,
-    } | result
+        "version": seen["version"],
+        "expire": patch.expire if expire is None else expire,
+        "at_expiry": str(patch.at_expiry),
+        "summary": patch.summary,
+        "silent": patch.marker.silent,
+        "captures": dict(patch.marker.captures),
+        "regex": patch.marker.regex,
+        "restart": wish.restart,
+        "lock": wish.lock(),
+        "break_lock": wish.break_lock,
+    }
+    limit = RESTART_SECONDS if wish.restart else 120.0
+
+    def ask(prepared: dict[str, Any] | None) -> dict[str, Any]:
+        return call("patching.push", {**args, "prepared": prepared}, timeout=limit)
+
+    digest = rendered.digest()
+    result = (ready or Ready(None)).use(Key(seen["record"], seen["python"], digest), ask)
+    head = {"patch": patch.name, "digest": digest, "rung": str(chosen), "version": found}
+    return head | result
 
 
 def _rung(patch: Patch, rung: Rung | None, where: str) -> Rung:

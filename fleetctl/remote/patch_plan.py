@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import difflib
 import os
 import stat
+import zlib
 from typing import Any
 
 from fleetctl.remote import patch_change, patch_files, patch_resolve, patch_store, source_tree
@@ -61,6 +63,68 @@ def place(
         os.path.realpath(os.path.join(root, relative)): (data, places.work(relative, patch))
         for relative, data in places.files.items()
     }
+
+
+def prepare(
+    new: dict[str, Any],
+    files: dict[str, tuple[bytes, dict[str, Any]]],
+    seen: dict[str, Any],
+    root: str,
+    name: str,
+) -> dict[str, Any] | None:
+    """Return what another host with the same installation need not work out again, or None.
+
+    The same installation is the same RECORD of the package; the same Python has compiled the result.
+    """
+    entries = {p: new["files"][p] for p in files}
+    alone = all(len(e["works"]) == 1 and not e["symlink"] for e in entries.values())
+    if not files or not alone or not seen["record"] or seen["editable"]:
+        return None
+    return {
+        "record": seen["record"], "python": seen["python"], "digest": files_digest(new, name),
+        "files": {
+            os.path.relpath(p, root): {
+                "pristine": e["pristine"], "work": e["works"][0], "anchors": e["anchors"],
+                "line_maps": e["line_maps"], "current": e["current"],
+                "data": pack(patch_store.read(patch_store.kept(new["service"], e["current"]))),
+            }
+            for p, e in entries.items()
+        },
+    }  # fmt: skip
+
+
+def files_digest(new: dict[str, Any], name: str) -> str:
+    """Return the digest of a patch by the work that it has in the state's files."""
+    works = (w for e in new["files"].values() for w in e["works"])
+    return next((str(w["digest"]) for w in works if w["name"] == name), "")
+
+
+def pack(data: bytes) -> str:
+    """Return bytes as text for the wire."""
+    return base64.b64encode(zlib.compress(data)).decode("ascii")
+
+
+def prepared(
+    new: dict[str, Any], args: dict[str, Any], seen: dict[str, Any], root: str
+) -> dict[str, tuple[bytes, dict[str, Any]]]:
+    """Return the files of a patch when another host's work fits this one exactly, else nothing.
+
+    Every file must have the recorded hash, and no other patch on it.
+    """
+    given = args.get("prepared")
+    if not given or given["record"] != seen["record"] or given["python"] != seen["python"]:
+        return {}
+    if given["digest"] != args["patch"]["digest"]:
+        return {}
+    found = {}
+    for relative, ready in given["files"].items():
+        path = os.path.realpath(os.path.join(root, relative))
+        data = patch_store.read(path) if os.path.exists(path) else b""
+        if path in new["files"] or patch_store.sha(data) != ready["pristine"]:
+            return {}
+        work = dict(ready["work"], ready=ready)
+        found[path] = (data, work)
+    return found
 
 
 def forgetting(state: dict[str, Any], paths: list[str]) -> dict[str, Any]:
@@ -174,8 +238,15 @@ def build(
                 "mode": stat.S_IMODE(info.st_mode), "owner": [info.st_uid, info.st_gid],
                 "links": info.st_nlink, "symlink": not path.startswith(root + "/"),
             }  # fmt: skip
+        ready = work.pop("ready", None)
         entry = dict(entry, works=[*entry["works"], work])
         entry["blind"] = [c for c in patch_store.bytecode_of(path) if patch_store.unchecked(c)]
-        _rebuild(service, entry)
+        if ready is None:
+            _rebuild(service, entry)
+        else:
+            data = zlib.decompress(base64.b64decode(ready["data"]))
+            if patch_store.keep(service, data) != ready["current"]:
+                raise AgentError("bytes-differ", "%s came as other bytes" % path)
+            entry.update({k: ready[k] for k in ("current", "anchors", "line_maps")})
         new["files"][path] = entry
     return {p: new["files"][p]["current"] for p in files}

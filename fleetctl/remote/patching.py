@@ -10,7 +10,7 @@ import contextlib
 import os
 import time
 import zlib
-from typing import Any, Iterator
+from typing import Any, Dict, Iterator, Tuple
 
 from fleetctl.remote import (
     lock,
@@ -56,9 +56,12 @@ def locked(args: dict[str, Any]) -> Iterator[dict[str, Any]]:
 # --- resolve ---
 
 
-def _subject(
-    args: dict[str, Any],
-) -> tuple[patch_resolve.Unit, patch_resolve.Launch, dict[str, Any]]:
+Subject = Tuple[patch_resolve.Unit, patch_resolve.Launch, Dict[str, Any]]
+_seen: dict[tuple[str, str], tuple[float, Subject]] = {}
+FRESH = 60.0  # seconds for which one agent does not ask the interpreter again
+
+
+def _subject(args: dict[str, Any]) -> Subject:
     """Return the unit, how it starts Python, and what that Python says."""
     patch_store.drop_in_path(args["unit"])
     found = patch_resolve.read_unit(args["unit"])
@@ -69,7 +72,12 @@ def _subject(
             hint="deploy the service first, or name its interpreter with --python PATH",
         )  # fmt: skip
     launch = patch_resolve.launch_of(found, python)
-    return found, launch, patch_resolve.probe(launch)
+    asked, known = _seen.get((found.name, python), (0.0, None))
+    if known is not None and known[1] == launch and time.monotonic() - asked < FRESH:
+        return found, launch, known[2]
+    answer = (found, launch, patch_resolve.probe(launch))
+    _seen[(found.name, python)] = (time.monotonic(), answer)
+    return answer
 
 
 def resolve(args: dict[str, Any], _session: Any = None) -> dict[str, Any]:
@@ -80,7 +88,7 @@ def resolve(args: dict[str, Any], _session: Any = None) -> dict[str, Any]:
     return {
         "unit": found.name, "load_state": found.load_state, "active_state": found.active_state,
         "invocation_id": found.invocation, "interpreter": launch.python, "cwd": launch.cwd,
-        "user": launch.user, "root": root, "version": seen["version"],
+        "user": launch.user, "root": root, "version": seen["version"], "record": seen["record"],
         "editable": seen["editable"], "installer": seen["installer"], "python": seen["python"],
         "prefix": seen["prefix"], "copies": _others(seen), "file_system": patch_resolve.file_system(root),
         "patches": patch_store.active(args["service"]) if state else {},
@@ -141,13 +149,15 @@ def _apply(
     patch = args["patch"]
     root = os.path.dirname(os.path.realpath(seen["locations"][0]))
     new = patch_plan.without(state, patch["name"])
-    files = patch_plan.place(new, patch, args, root)
+    ready = patch_plan.prepared(new, args, seen, root)
+    files = ready or patch_plan.place(new, patch, args, root)
     for path in files:
         patch_plan.admit(new, path, args["rung"], found, seen)
     built = patch_plan.build(new, files, args["rung"], root)
-    patch_resolve.compile_check(
-        launch, [(patch_store.kept(args["service"], d), p) for p, d in built.items()]
-    )
+    if not ready:
+        patch_resolve.compile_check(
+            launch, [(patch_store.kept(args["service"], d), p) for p, d in built.items()]
+        )
     record = _record(args, found, launch, seen, sorted(files))
     new["patches"].append(record)
     patch_change.move(state, new)
@@ -161,6 +171,7 @@ def _apply(
         "files": _shown(new, record),
         "expires_at": record["expires_at"],
         "others": _others(seen),
+        "prepared": None if ready else patch_plan.prepare(new, files, seen, root, patch["name"]),
     }
 
 
