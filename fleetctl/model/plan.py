@@ -76,7 +76,7 @@ class StopUnit:
     kind: ClassVar[str] = "stop-unit"
     unit: str
     reason: str = ""
-    timeout: float = 150.0  # seconds
+    timeout: float = 210.0  # seconds: longer than the default stop of a unit
 
     def describe(self) -> str:
         """Return the line for a person."""
@@ -125,7 +125,7 @@ class RestartUnit:
 
     kind: ClassVar[str] = "restart-unit"
     unit: str
-    timeout: float = 150.0  # seconds for the stop
+    timeout: float = 210.0  # seconds for the stop
 
     def describe(self) -> str:
         """Return the line for a person."""
