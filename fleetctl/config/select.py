@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Mapping, Sequence
 
-from fleetctl.config.check import raise_all
 from fleetctl.config.nearest import did_you_mean
 from fleetctl.config.ranges import expand, has_range
 from fleetctl.errors import FleetError, UsageError
@@ -29,7 +28,10 @@ def select(hosts: Mapping[str, Host], patterns: Sequence[str]) -> list[Target]:
             picked |= {(t.host.name, t.service.name) for t in _one(hosts, pattern)}
         except UsageError as error:
             errors.append(error)
-    raise_all(errors)
+    if errors:
+        from fleetctl.config.check import raise_all  # pydantic comes with it
+
+        raise_all(errors)
     return [
         Target(host, service)
         for host in hosts.values()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from fleetctl.config.site import load_site
+from fleetctl.config import snapshot
+from fleetctl.config.select import select
 from fleetctl.model.fleet import Host
 
 _COMMA = re.compile(r",(?![^\[]*\])")  # outside brackets
@@ -17,5 +18,5 @@ def hosts_of(*selectors: str) -> list[Host]:
     that are not there, ConfigError for an inventory that is wrong.
     """
     patterns = [p for text in selectors for p in _COMMA.split(text) if p]
-    targets = load_site().select(patterns)
+    targets = select(snapshot.hosts(), patterns)
     return list({t.host.name: t.host for t in targets}.values())

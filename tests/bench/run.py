@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import signal
 import sys
 import time
 from dataclasses import dataclass
@@ -65,6 +66,7 @@ def main() -> int:
         install=said.install,
         peers=tuple(p for p in said.peers.split(",") if p),
     )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers are stopped
     print(" ".join(f"{k}={v}" for k, v in machine().items()), flush=True)
     missed = 0
     for name in said.names or BENCHES:

@@ -10,6 +10,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -41,7 +42,7 @@ class Fleet:
 
     folder: Path
     count: int
-    first_port: int = FIRST_PORT
+    first_port: int
 
     @property
     def names(self) -> list[str]:
@@ -72,9 +73,9 @@ class Fleet:
 
 
 @contextlib.contextmanager
-def fleet(folder: Path, count: int, first_port: int = FIRST_PORT) -> Iterator[Fleet]:
+def fleet(folder: Path, count: int) -> Iterator[Fleet]:
     """Start ``count`` sshds and stop them at the end."""
-    made = Fleet(folder, count, first_port)
+    made = Fleet(folder, count, _free(count))
     for part in ("keys", "sshd", "remote", "out"):
         (folder / part).mkdir(parents=True, exist_ok=True)
     Path("/run/sshd").mkdir(exist_ok=True)
@@ -89,6 +90,21 @@ def fleet(folder: Path, count: int, first_port: int = FIRST_PORT) -> Iterator[Fl
         for path in (folder / "sshd").glob("*.pid"):
             with contextlib.suppress(OSError, ValueError):
                 os.kill(int(path.read_text()), signal.SIGTERM)
+
+
+def _free(count: int) -> int:
+    """Return the first of so many ports that nobody listens on."""
+    for first in range(FIRST_PORT, 60_000, 500):
+        with contextlib.ExitStack() as stack:
+            try:
+                for port in range(first + 1, first + count + 1):
+                    probe = stack.enter_context(socket.socket())
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return first
+    raise RuntimeError(f"no {count} free ports in a row")
 
 
 def _keys(folder: Path) -> None:
