@@ -17,10 +17,10 @@ def disk_hash(path: str) -> str | None:
 def move(old: dict[str, Any], new: dict[str, Any]) -> None:
     """Make the host what the new state says, and write it. What fails is taken back and raised."""
     edits = _edits(old, new)
-    if edits:
-        patch_store.save(dict(old, pending={"files": edits}))
     step = _Step(edits, old["service"])
     try:
+        if edits:
+            patch_store.save(dict(old, pending={"files": edits}))
         step.stage()
         step.replace()
         if patch_store.write_drop_in(new):
@@ -85,7 +85,8 @@ class _Step:
 
     def replace(self) -> None:
         for path in self.edits:
-            os.replace(self.staged.pop(path), path)
+            os.replace(self.staged[path], path)
+            del self.staged[path]
             self.done.append(path)
         for folder in sorted({os.path.dirname(p) for p in self.edits}):
             files.sync_folder(folder)

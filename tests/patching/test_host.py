@@ -1,0 +1,462 @@
+"""What a host does with a patch: overlay or edit, all or nothing, back to the exact bytes."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleetctl.config import places
+from fleetctl.errors import Exit, FleetError, LockedError, RefusedError, RemoteError
+from fleetctl.patching import catalog, hosts, snippets
+from fleetctl.patching.hosts import Wish
+from fleetctl.patching.loader import load
+from fleetctl.patching.model import Patch, Rung
+from fleetctl.patching.ready import Ready
+from fleetctl.remote import instrument
+from fleetctl.transport.local import LocalConnection
+from tests.patching.conftest import VERSION, Scratch, install, sha
+
+
+@pytest.fixture
+def patch() -> Patch:
+    return catalog.find("none-in-foreach-copy", None)
+
+
+def other(folder: Path, name: str, block: str, symbol: str = "_grouped_foreach_copy_") -> Patch:
+    """Write and load a small patch."""
+    target = folder / name
+    target.mkdir(parents=True)
+    (target / "patch.toml").write_text(
+        f'name = "{name}"\nsummary = "x"\nsglang = ">=0.5"\nexpire = "1h"\n'
+        f'[[target]]\nsymbol = "sglang.srt:{symbol}"\nblock = "block.py"\n'
+    )
+    (target / "block.py").write_text(block)
+    return load(target)
+
+
+class TestOverlay:
+    def test_the_files_keep_their_bytes_and_a_drop_in_lies_over_them(
+        self, scratch: Scratch, patch: Patch
+    ) -> None:
+        before = sha(scratch.runner), sha(scratch.registry)
+        answer = scratch.push(patch)
+        assert answer["changed"]
+        assert (sha(scratch.runner), sha(scratch.registry)) == before
+        lines = scratch.drop_in.read_text().splitlines()
+        binds = [x.partition("=")[2].split(":") for x in lines if x.startswith("BindReadOnly")]
+        assert [Path(b[1]).name for b in binds] == ["buffers.py", "cuda_graph_runner.py"]
+        for source, over in binds:
+            assert (
+                instrument.strip(Path(source).read_bytes(), patch.name) == Path(over).read_bytes()
+            )
+        assert "Environment=PYTHONDONTWRITEBYTECODE=1" in lines
+        assert any("daemon-reload" in x for x in scratch.asked)
+
+    def test_revert_leaves_nothing_behind(self, scratch: Scratch, patch: Patch) -> None:
+        before = sha(scratch.runner)
+        scratch.push(patch)
+        answer = scratch.revert(patch.name)
+        assert answer["reverted"] == [patch.name]
+        assert {f["now"] for f in answer["files"]} == {"original"}
+        assert sha(scratch.runner) == before
+        assert not scratch.drop_in.parent.exists()
+        assert not (scratch.patches / "files").exists()
+
+    def test_a_second_push_changes_nothing_but_the_time(
+        self, scratch: Scratch, patch: Patch
+    ) -> None:
+        first = scratch.push(patch)
+        reloads = len([x for x in scratch.asked if "daemon-reload" in x])
+        second = scratch.push(patch, expire=60.0)
+        assert second["changed"] is False
+        assert second["expires_at"] < first["expires_at"]
+        assert len([x for x in scratch.asked if "daemon-reload" in x]) == reloads
+
+    def test_a_drop_in_that_somebody_took_away_comes_back(
+        self, scratch: Scratch, patch: Patch
+    ) -> None:
+        scratch.push(patch)
+        text = scratch.drop_in.read_text()
+        scratch.drop_in.unlink()
+        scratch.push(patch)
+        assert scratch.drop_in.read_text() == text
+
+    def test_other_parameters_replace_the_block(self, scratch: Scratch, patch: Patch) -> None:
+        scratch.push(patch)
+        old = scratch.drop_in.read_text()
+        answer = scratch.push(patch, given={"limit": "3"})
+        assert answer["changed"]
+        assert scratch.drop_in.read_text() != old
+        assert [p["parameters"] for p in scratch.status()] == [{"limit": 3}]
+
+    def test_bytecode_that_is_never_checked_is_hidden(self, scratch: Scratch, patch: Patch) -> None:
+        import py_compile
+
+        mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+        compiled = py_compile.compile(str(scratch.runner), invalidation_mode=mode)
+        scratch.push(patch)
+        assert f"BindReadOnlyPaths=/dev/null:{compiled}" in scratch.drop_in.read_text()
+
+
+class TestTwoPatchesOnOneFile:
+    def test_both_blocks_are_in_the_file_and_each_can_go_alone(
+        self, scratch: Scratch, patch: Patch, tmp_path: Path
+    ) -> None:
+        second = other(tmp_path / "p", "second", "_fc_x = 1\n")
+        scratch.push(patch)
+        alone = scratch.drop_in.read_text()
+        scratch.push(second)
+        source = next(
+            x.partition("=")[2].split(":")[0]
+            for x in scratch.drop_in.read_text().splitlines()
+            if x.endswith("runner.py")
+        )
+        assert instrument.patches_in(Path(source).read_bytes()) == [patch.name, "second"]
+        scratch.revert("second")
+        left = scratch.drop_in.read_text()
+        assert left == alone
+        scratch.revert(patch.name)
+        assert not scratch.drop_in.exists()
+
+    def test_edits_compose_as_well(self, scratch: Scratch, patch: Patch, tmp_path: Path) -> None:
+        before = scratch.runner.read_bytes()
+        second = other(tmp_path / "p", "second", "_fc_x = 1\n")
+        scratch.push(patch, rung=Rung.EDIT)
+        scratch.push(second, rung=Rung.EDIT)
+        both = scratch.runner.read_bytes()
+        assert instrument.patches_in(both) == [patch.name, "second"]
+        scratch.revert(patch.name)
+        assert scratch.runner.read_bytes() == instrument.strip(both, patch.name)
+        scratch.revert()
+        assert scratch.runner.read_bytes() == before
+
+    def test_one_file_has_one_rung(self, scratch: Scratch, patch: Patch, tmp_path: Path) -> None:
+        scratch.push(patch)
+        with pytest.raises(RemoteError) as caught:
+            scratch.push(other(tmp_path / "p", "second", "_fc_x = 1\n"), rung=Rung.EDIT)
+        assert caught.value.reference == "other-rung"
+        assert caught.value.exit_code == Exit.REFUSED
+
+
+class TestEdit:
+    def test_owner_mode_and_links_of_others_stay(self, scratch: Scratch, patch: Patch) -> None:
+        cache = scratch.root / "uv-cache.py"
+        os.link(scratch.runner, cache)
+        scratch.runner.chmod(0o640)
+        original = cache.read_bytes()
+        answer = scratch.push(patch, rung=Rung.EDIT)
+        assert [f["links"] for f in answer["files"] if f["path"].endswith("runner.py")] == [2]
+        assert cache.read_bytes() == original
+        assert scratch.runner.read_bytes() != original
+        assert stat.S_IMODE(scratch.runner.stat().st_mode) == 0o640
+        scratch.revert()
+        assert scratch.runner.read_bytes() == original
+        assert stat.S_IMODE(scratch.runner.stat().st_mode) == 0o640
+        assert scratch.leftovers() == []
+
+    def test_bytecode_of_the_module_goes_with_each_change(
+        self, scratch: Scratch, patch: Patch
+    ) -> None:
+        import py_compile
+
+        cached = Path(py_compile.compile(str(scratch.runner)) or "")
+        keep = Path(py_compile.compile(str(scratch.packages / "sglang/__init__.py")) or "")
+        scratch.push(patch, rung=Rung.EDIT)
+        assert not cached.exists()
+        cached.write_bytes(b"stale")
+        scratch.revert()
+        assert not cached.exists()
+        assert keep.exists()
+
+    def test_refused_where_another_unit_uses_the_environment(
+        self, scratch: Scratch, patch: Patch
+    ) -> None:
+        scratch.unit("sglang-draft.service")
+        before = sha(scratch.runner)
+        with pytest.raises(RemoteError) as caught:
+            scratch.push(patch, rung=Rung.EDIT)
+        assert caught.value.reference == "edit-refused"
+        assert "sglang-draft.service" in caught.value.message
+        assert sha(scratch.runner) == before
+
+    def test_refused_for_a_file_behind_a_link(self, scratch: Scratch, patch: Patch) -> None:
+        real = scratch.root / "cache.py"
+        scratch.runner.rename(real)
+        scratch.runner.symlink_to(real)
+        with pytest.raises(RemoteError) as caught:
+            scratch.push(patch, rung=Rung.EDIT)
+        assert caught.value.reference == "edit-refused"
+        scratch.push(patch)
+        assert f":{real}" in scratch.drop_in.read_text()
+
+    def test_without_a_unit_only_an_edit_with_a_named_interpreter(
+        self, scratch: Scratch, patch: Patch
+    ) -> None:
+        (scratch.root / "units/sglang-main.service").unlink()
+        with pytest.raises(RemoteError) as caught:
+            scratch.push(patch)
+        assert caught.value.reference == "no-unit"
+        wish = Wish("ann", python=str(scratch.python))
+        with pytest.raises(RemoteError) as caught:
+            scratch.push(patch, wish=wish)
+        assert caught.value.reference == "no-unit"
+        assert scratch.push(patch, wish=wish, rung=Rung.EDIT)["changed"]
+
+
+class TestAPackageThatChangedMeanwhile:
+    def test_an_edited_file_that_changed_stops_the_revert_and_shows_both(
+        self, scratch: Scratch, patch: Patch
+    ) -> None:
+        scratch.push(patch, rung=Rung.EDIT)
+        upgraded = "# upgraded\n" + "def _grouped_foreach_copy_(a, b):\n    pass\n"
+        scratch.runner.write_text(upgraded)
+        assert [p["state"] for p in scratch.status()] == ["orphaned"]
+        with pytest.raises(RemoteError) as caught:
+            scratch.revert()
+        assert caught.value.reference == "orphaned"
+        shown = "\n".join(caught.value.context)
+        assert "what the patch did" in shown
+        assert "+# upgraded" in shown
+        assert scratch.runner.read_text() == upgraded
+        assert instrument.patches_in(scratch.registry.read_bytes()) == [patch.name]
+
+    def test_leave_forgets_that_file_and_restores_the_others(
+        self, scratch: Scratch, patch: Patch
+    ) -> None:
+        registry = scratch.registry.read_bytes()
+        scratch.push(patch, rung=Rung.EDIT)
+        scratch.runner.write_text("# upgraded\n")
+        answer = scratch.revert(leave=True)
+        assert answer["left"] == [str(scratch.runner)]
+        assert scratch.runner.read_text() == "# upgraded\n"
+        assert scratch.registry.read_bytes() == registry
+        assert scratch.status() == []
+
+    def test_an_overlay_can_always_be_taken_away(self, scratch: Scratch, patch: Patch) -> None:
+        scratch.push(patch)
+        scratch.runner.write_text("# upgraded\n")
+        assert [p["state"] for p in scratch.status()] == ["orphaned"]
+        scratch.revert()
+        assert scratch.runner.read_text() == "# upgraded\n"
+        assert not scratch.drop_in.exists()
+
+    def test_a_second_patch_is_not_built_on_an_orphan(
+        self, scratch: Scratch, patch: Patch, tmp_path: Path
+    ) -> None:
+        scratch.push(patch)
+        scratch.runner.write_text("# new\n" + scratch.runner.read_text())
+        with pytest.raises(RemoteError) as caught:
+            scratch.push(other(tmp_path / "p", "second", "_fc_x = 1\n"))
+        assert caught.value.reference == "orphaned"
+
+    def test_the_same_package_again_is_patched_again(self, scratch: Scratch, patch: Patch) -> None:
+        original = scratch.runner.read_bytes()
+        scratch.push(patch, rung=Rung.EDIT)
+        edited = scratch.runner.read_bytes()
+        scratch.runner.write_bytes(original)
+        scratch.push(patch, rung=Rung.EDIT)
+        assert scratch.runner.read_bytes() == edited
+
+    def test_another_version_than_looked_at_is_refused(
+        self, scratch: Scratch, patch: Patch
+    ) -> None:
+        seen = hosts.resolve(scratch.link.call, scratch.link.target, Wish("ann"))
+        scratch.link.close()
+        (scratch.packages / "sglang-0.5.12.post1.dist-info/METADATA").write_text(
+            "Version: 0.5.15\n"
+        )
+        with pytest.raises(RemoteError) as caught:
+            scratch.push(patch, seen=seen)
+        assert caught.value.reference == "version-changed"
+
+
+class TestTwoPeople:
+    def test_two_pushes_at_once_both_arrive_or_one_is_told_who_holds_the_lock(
+        self, scratch: Scratch, patch: Patch, tmp_path: Path
+    ) -> None:
+        second = other(tmp_path / "p", "second", "_fc_x = 1\n")
+        ends: list[Any] = []
+
+        def go(one: Patch, who: str) -> None:
+            target = scratch.link.target
+            with hosts.link(target, open_connection=lambda h, _: LocalConnection(h)) as link:
+                try:
+                    ends.append(hosts.push(link.call, target, one, Wish(who)))
+                except FleetError as error:
+                    ends.append(error)
+
+        threads = [threading.Thread(target=go, args=a) for a in ((patch, "ann"), (second, "bob"))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        faults = [e for e in ends if isinstance(e, FleetError)]
+        assert all(f.reference == "locked" and f.exit_code == Exit.LOCKED for f in faults)
+        assert len(scratch.status()) == 2 - len(faults)
+        bound = scratch.drop_in.read_text()
+        assert bound.count("runner.py") == 1
+
+    def test_revert_by_another_person_is_told_in_the_history(
+        self, scratch: Scratch, patch: Patch
+    ) -> None:
+        scratch.push(patch)
+        scratch.revert(wish=Wish("carol@night", why="restart at 3"))
+        lines = hosts.history(scratch.link.call, scratch.link.target)
+        assert [(x["event"], x["by"]) for x in lines] == [
+            ("push", "ann@laptop"), ("revert", "carol@night"),
+        ]  # fmt: skip
+        again = scratch.revert(patch.name)
+        assert (again["reverted"], again["absent"]) == ([], [patch.name])
+
+
+class TestWhatIsRefused:
+    def test_a_container_with_the_option_that_would_do_it(
+        self, scratch: Scratch, patch: Patch
+    ) -> None:
+        scratch.unit(
+            start="/usr/bin/docker run --rm lmsysorg/sglang:v0.5.12.post1-cu129 python3 -m x"
+        )
+        with pytest.raises(RemoteError) as caught:
+            scratch.push(patch)
+        assert caught.value.reference == "container-unit"
+        assert caught.value.exit_code == Exit.REFUSED
+        assert "--sglang 0.5.12.post1" in caught.value.hint
+        assert any(c.startswith("-v ") for c in caught.value.context)
+
+    def test_an_interpreter_that_is_gone(self, scratch: Scratch, patch: Patch) -> None:
+        scratch.unit(start=f"{scratch.root}/opt/rebuilt/bin/python -m sglang.launch_server")
+        with pytest.raises(RemoteError) as caught:
+            scratch.push(patch)
+        assert caught.value.reference == "no-interpreter"
+
+    def test_a_command_that_hides_its_interpreter(self, scratch: Scratch, patch: Patch) -> None:
+        scratch.unit(start="/usr/bin/true start")
+        with pytest.raises(RemoteError) as caught:
+            scratch.push(patch)
+        assert caught.value.reference == "unknown-interpreter"
+        wish = Wish("ann", python=str(scratch.python))
+        assert scratch.push(patch, wish=wish)["changed"]
+
+    def test_a_function_that_is_not_there(self, scratch: Scratch, tmp_path: Path) -> None:
+        with pytest.raises(RemoteError) as caught:
+            scratch.push(other(tmp_path / "p", "lost", "_fc_x = 1\n", "no_such_function"))
+        assert caught.value.reference == "anchor-missing"
+        assert not scratch.drop_in.exists()
+        assert not (scratch.patches / "state.json").exists()
+
+    def test_a_patch_for_other_versions(self, scratch: Scratch, patch: Patch) -> None:
+        install(scratch.packages, "0.5.3")
+        (scratch.packages / "sglang-0.5.12.post1.dist-info/METADATA").unlink()
+        (scratch.packages / "sglang-0.5.12.post1.dist-info/RECORD").unlink()
+        (scratch.packages / "sglang-0.5.12.post1.dist-info/INSTALLER").unlink()
+        (scratch.packages / "sglang-0.5.12.post1.dist-info").rmdir()
+        with pytest.raises(RefusedError) as caught:
+            scratch.push(patch)
+        assert caught.value.reference == "version-not-meant"
+        assert scratch.push(patch, version="0.5.12")["changed"]
+
+    @pytest.mark.parametrize("name", ["../../etc", "a/b", "A", "", "a" * 64, "x\n[Service]"])
+    def test_a_hostile_name_of_a_patch(self, scratch: Scratch, patch: Patch, name: str) -> None:
+        whole = {**snippets.render(patch, VERSION).to_json(), "name": name}
+        args = {**hosts.place(scratch.link.target), "rung": "overlay", "patch": whole}
+        with pytest.raises(RemoteError) as caught:
+            scratch.link.call("patching.push", args)
+        assert caught.value.reference == "wrong-name"
+        assert not scratch.drop_in.exists()
+
+    @pytest.mark.parametrize("service", ["../x", "a/b", ".."])
+    def test_a_hostile_name_of_a_service(self, scratch: Scratch, service: str) -> None:
+        with pytest.raises(RemoteError) as caught:
+            scratch.link.call("patching.status", {"service": service})
+        assert caught.value.reference == "wrong-name"
+
+    @pytest.mark.parametrize("unit", ["x.timer", "a/../b.service", "a b.service", "a\n.service"])
+    def test_a_hostile_name_of_a_unit(self, scratch: Scratch, unit: str) -> None:
+        with pytest.raises(RemoteError) as caught:
+            scratch.link.call("patching.resolve", {"service": "main", "unit": unit})
+        assert caught.value.reference == "wrong-name"
+
+    def test_a_path_that_a_unit_file_cannot_hold(self, scratch: Scratch, patch: Patch) -> None:
+        odd = scratch.root / "opt/a b%n"
+        (scratch.root / "opt/sglang").rename(odd)
+        scratch.unit(start=f"{scratch.root}/odd -m sglang.launch_server")
+        wish = Wish("ann", python=str(odd / ".venv/bin/python"))
+        with pytest.raises(RemoteError) as caught:
+            scratch.push(patch, wish=wish)
+        assert caught.value.reference == "odd-path"
+        assert scratch.status() == []
+
+    @pytest.mark.parametrize("value", ["a\nExecStart=/bin/sh", "x\x00y", "\x7f"])
+    def test_a_variable_that_would_add_a_directive(
+        self, scratch: Scratch, value: str, tmp_path: Path
+    ) -> None:
+        import dataclasses
+
+        patch = catalog.find("kernel-api-log", None)
+        hostile = dataclasses.replace(patch, environment=(("SGLANG_X", value),))
+        with pytest.raises(RemoteError) as caught:
+            scratch.push(hostile)
+        assert caught.value.reference == "wrong-variable"
+        assert not scratch.drop_in.exists()
+
+
+def test_an_environment_patch_is_a_line_of_the_drop_in(scratch: Scratch) -> None:
+    scratch.push(catalog.find("kernel-api-log", None), given={"level": "5"})
+    assert 'Environment="SGLANG_KERNEL_API_LOGLEVEL=5"' in scratch.drop_in.read_text()
+    scratch.revert()
+    assert not scratch.drop_in.exists()
+
+
+def test_an_overlay_is_taken_back_when_systemd_does_not_reload(
+    scratch: Scratch, patch: Patch
+) -> None:
+    (scratch.root / "no-reload").touch()
+    with pytest.raises(RemoteError) as caught:
+        scratch.push(patch)
+    assert caught.value.reference == "daemon-reload-failed"
+    assert not scratch.drop_in.exists()
+    assert scratch.status() == []
+
+
+def test_the_second_host_of_an_installation_gets_the_bytes(
+    scratch: Scratch, patch: Patch, tmp_path: Path
+) -> None:
+    ready = Ready(tmp_path / "cache")
+    scratch.push(patch, ready=ready)
+    first = scratch.drop_in.read_text()
+    scratch.revert()
+    kept = list((tmp_path / "cache").iterdir())
+    assert len(kept) == 1
+    scratch.push(patch, ready=Ready(tmp_path / "cache"))
+    assert scratch.drop_in.read_text() == first
+    scratch.revert()
+    scratch.runner.write_text("# mine\n" + scratch.runner.read_text())
+    scratch.push(patch, ready=ready)
+    assert scratch.drop_in.read_text() != first
+
+
+def test_deploys_lock_keeps_a_push_out(scratch: Scratch, patch: Patch) -> None:
+    lock = scratch.root / "run/fleetctl/lock.d/main"
+    lock.mkdir(parents=True)
+    (lock / "holder.json").write_text(
+        '{"who": "dave", "since": "now", "why": "deploy", "token": "t"}'
+    )
+    (lock / "beat").touch()
+    with pytest.raises(RemoteError) as caught:
+        scratch.push(patch)
+    assert caught.value.reference == "locked"
+    assert "dave" in caught.value.message
+    assert scratch.push(patch, wish=Wish("ann", token="t"))["changed"]
+    assert lock.is_dir()
+
+
+def test_what_is_shipped_can_be_found() -> None:
+    assert catalog.names(None) == sorted(
+        p.name for p in places.packaged("patches").iterdir() if (p / "patch.toml").is_file()
+    )
+    assert LockedError.exit_code == Exit.LOCKED
