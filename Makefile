@@ -1,6 +1,6 @@
 # Two commands do everything, set-up included: make demo, make test.
 SHELL := /bin/bash
-PY ?= python3
+export PY ?= python3
 
 .PHONY: demo test lint bench venv clean
 

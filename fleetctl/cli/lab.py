@@ -89,6 +89,26 @@ def down(
 
 
 @app.command()
+def prepare(
+    engine: list[str] = typer.Argument(
+        metavar="ENGINE[:VERSION]…", help="replay, sglang:0.5.12.post1 …"
+    ),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Only say what would be fetched."),
+) -> None:
+    """Build what hosts of these engines need, so that `lab up` fetches nothing."""
+    from fleetctl.lab import layers, needs, spec
+
+    hosts = spec.parse_hosts([f"h{n}={text}" for n, text in enumerate(engine)])
+    if dry_run:
+        for what in layers.missing(hosts):
+            show.out(what)
+        return
+    needs.require()
+    for host in hosts:
+        layers.ensure(host, show.note)
+
+
+@app.command()
 def prune(
     days: float = typer.Option(7, "--days", min=0, help="Not used for so long."),
 ) -> None:

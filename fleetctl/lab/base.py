@@ -23,7 +23,7 @@ PACKAGES = (
     "procps",
     "sudo",
 )
-SIZE = "about 70 MB of Debian packages, 220 MB on disk"
+WHAT = "root file system of the hosts: 61 MB of Debian packages, 208 MB on disk"
 
 # Without these a host is `degraded`, or spends its first seconds on work that no lab needs.
 MASKED = (
@@ -84,7 +84,7 @@ def ensure(say: Callable[[str], None]) -> Path:
         return done
     with paths.locked(done):
         if not done.is_dir():
-            say(f"building the root file system of lab hosts: {SIZE}")
+            say(f"building the {WHAT}")
             fresh = done.with_suffix(".part")
             shell.run(["rm", "-rf", "--one-file-system", fresh])
             _bootstrap(fresh)

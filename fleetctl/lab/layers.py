@@ -6,7 +6,8 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -21,12 +22,12 @@ Say = Callable[[str], None]
 VENV = "opt/sglang/.venv"
 SITE_PACKAGES = f"{VENV}/lib/python3.11/site-packages"
 MODEL = "models/tiny-llama"
-DEPS_SIZE = "about 290 MB of wheels (torch for the CPU among them), 1.9 GB on disk"
+DEPS_SIZE = "404 MB of wheels (torch for the CPU is 192 MB of it), 1.7 GB on disk"
 SGLANG_SIZE = {
-    "0.5.10": "5 MB of wheels, 60 MB on disk",
-    "0.5.12.post1": "7 MB of wheels, 73 MB on disk",
-    "0.5.15": "10 MB of wheels, 102 MB on disk",
-    "0.5.23": "25 MB of wheels, 223 MB on disk",
+    "0.5.10": "6 MB of wheels, 60 MB on disk",
+    "0.5.12.post1": "8 MB of wheels, 73 MB on disk",
+    "0.5.15": "13 MB of wheels, 102 MB on disk",
+    "0.5.23": "39 MB of wheels, 223 MB on disk",
 }
 # SGLang imports these while it starts, CPU or not; the stubs make them unneeded.
 LAUNCH_SERVER = """\
@@ -41,16 +42,65 @@ if __name__ == "__main__":
 STUBBED = ("torchvision", "sgl_kernel", "triton")
 
 
-def ensure(host: HostSpec, say: Say) -> list[Path]:
-    """Return the read-only layers of a host, topmost first, building those that are missing."""
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A folder that is built once by its recipe, and never changed: another recipe is another folder.
+
+    ``what`` is said before it is built, with the size of what is fetched; empty where nothing is.
+    """
+
+    name: str
+    recipe: str
+    what: str
+    fill: Callable[[Path, Say], None]
+
+    @property
+    def folder(self) -> Path:
+        """Return where it is, or will be."""
+        digest = hashlib.sha256(self.recipe.encode()).hexdigest()[:12]
+        return paths.cache() / f"{self.name}-{digest}"
+
+    def ensure(self, say: Say) -> Path:
+        """Return the folder; build it once, whoever else asks at the same time."""
+        done = self.folder
+        if done.is_dir():
+            os.utime(done)  # says when it was last used
+            return done
+        with paths.locked(done):
+            if not done.is_dir():
+                if self.what:
+                    say(f"building: {self.what}")
+                fresh = done.with_name(f".{done.name}.part")
+                shell.run(["rm", "-rf", "--one-file-system", fresh])
+                fresh.mkdir(parents=True)
+                self.fill(fresh, say)
+                os.sync()
+                fresh.rename(done)
+        return done
+
+
+def stack(host: HostSpec) -> list[Layer]:
+    """Return the layers that a host needs above the root file system, topmost first."""
     match host.engine:
         case "sglang":
-            engine = [stubbed(say), sglang(host.version, say), deps(say), model(say)]
+            return [stubbed(), sglang(host.version), deps(), model()]
         case "replay":
-            engine = [replay(host.version, say), model(say)]
+            return [replay(host.version), model()]
         case _:
-            engine = []
-    return [*engine, base.ensure(say)]
+            return []
+
+
+def ensure(host: HostSpec, say: Say) -> list[Path]:
+    """Return the read-only layers of a host, topmost first, building those that are missing."""
+    bottom = base.ensure(say)
+    return [*(layer.ensure(say) for layer in stack(host)), bottom]
+
+
+def missing(hosts: Sequence[HostSpec]) -> list[str]:
+    """Return what would be fetched for these hosts, with sizes; empty when all is there."""
+    wanted = {one.folder: one.what for host in hosts for one in reversed(stack(host)) if one.what}
+    found = [what for folder, what in wanted.items() if not folder.is_dir()]
+    return found if base.folder().is_dir() else [base.WHAT, *found]
 
 
 def customise(host: HostSpec, root: Path) -> None:
@@ -71,44 +121,25 @@ def requirements() -> str:
     return (resources.files("fleetctl.lab") / "data/sglang-deps.txt").read_text(encoding="utf-8")
 
 
-def build(name: str, recipe: str, say: Say, what: str, fill: Callable[[Path], None]) -> Path:
-    """Return the layer of that name and recipe; build it once, whoever else asks at the same time."""
-    done = paths.cache() / f"{name}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
-    if done.is_dir():
-        os.utime(done)  # says when it was last used
-        return done
-    with paths.locked(done):
-        if not done.is_dir():
-            if what:
-                say(what)
-            fresh = done.with_name(f".{done.name}.part")
-            shell.run(["rm", "-rf", "--one-file-system", fresh])
-            fresh.mkdir(parents=True)
-            fill(fresh)
-            os.sync()
-            fresh.rename(done)
-    return done
-
-
-def deps(say: Say) -> Path:
+def deps() -> Layer:
     """Return the layer with the venv and everything SGLang imports, without SGLang (about 60 s)."""
 
-    def fill(root: Path) -> None:
+    def fill(root: Path, say: Say) -> None:
         skeleton(root)
         packages = root / SITE_PACKAGES
         pip.install_torch(packages, requirements(), say)
         pip.install(packages, requirements(), without=("torch",))
         precompile(root, SITE_PACKAGES, say)
 
-    recipe = requirements() + "4"
-    return build("deps", recipe, say, f"fetching what SGLang needs: {DEPS_SIZE}", fill)
+    what = f"what SGLang needs on the CPU: {DEPS_SIZE}"
+    return Layer("deps", requirements() + "4", what, fill)
 
 
-def stubbed(say: Say) -> Path:
+def stubbed() -> Layer:
     """Return the layer with the stand-ins for packages that only a GPU has a use for."""
     names = ", ".join(repr(name) for name in STUBBED)
 
-    def fill(root: Path) -> None:
+    def fill(root: Path, _: Say) -> None:
         packages = root / SITE_PACKAGES
         packages.mkdir(parents=True)
         (packages / "fleetctl_lab_stubs.py").write_text(guest("stubs.py"))
@@ -116,45 +147,46 @@ def stubbed(say: Say) -> Path:
         line = f"import fleetctl_lab_stubs; fleetctl_lab_stubs.install({names})\n"
         (packages / "fleetctl_lab_stubs.pth").write_text(line)
 
-    return build("stubs", guest("stubs.py") + names, say, "", fill)
+    return Layer("stubs", guest("stubs.py") + names, "", fill)
 
 
-def sglang(version: str, say: Say) -> Path:
-    """Return the layer with one release of SGLang, just as its wheel has it (about 5 s)."""
+def sglang(version: str) -> Layer:
+    """Return the layer with one release of SGLang, just as its wheel has it (about 10 s)."""
 
-    def fill(root: Path) -> None:
+    def fill(root: Path, say: Say) -> None:
         pip.install(root / SITE_PACKAGES, f"sglang=={version}\n")
         precompile(root, SITE_PACKAGES, say)
 
-    what = f"fetching SGLang {version}: {SGLANG_SIZE[version]}"
-    return build(f"sglang-{version}", "2", say, what, fill)
+    what = f"SGLang {version}: {SGLANG_SIZE[version]}"
+    return Layer(f"sglang-{version}", "2", what, fill)
 
 
-def model(say: Say) -> Path:
+def model() -> Layer:
     """Return the layer with the tiny random model at ``/models/tiny-llama``; nothing is fetched."""
 
-    def fill(root: Path) -> None:
+    def fill(root: Path, _: Say) -> None:
         tinymodel.write(root / MODEL)
 
-    return build("model", guest("tinymodel.py"), say, "", fill)
+    return Layer("model", guest("tinymodel.py"), "", fill)
 
 
-def replay(version: str, say: Say) -> Path:
+def replay(version: str) -> Layer:
     """Return the layer with the stand-in for one release; nothing is fetched."""
     programs = {p.name: p.read_text(encoding="utf-8") for p in _files("guest/replay")}
-    flags = json.dumps(schema.load(version).to_json())
+    data = {
+        f"{kind}/{file.name}": file.read_text(encoding="utf-8")
+        for kind in ("recordings", "scenarios")
+        for file in _files(f"data/{kind}")
+    }
+    data["flags.json"] = json.dumps(schema.load(version).to_json())
 
-    def fill(root: Path) -> None:
+    def fill(root: Path, _: Say) -> None:
         skeleton(root)
         package = root / SITE_PACKAGES / "sglang"
-        inner = package / "_replay"
-        for data in ("recordings", "scenarios"):
-            (inner / data).mkdir(parents=True)
-            for file in _files(f"data/{data}"):
-                (inner / data / file.name).write_text(file.read_text(encoding="utf-8"))
-        for name, text in programs.items():
-            (inner / name).write_text(text)
-        (inner / "flags.json").write_text(flags)
+        for name, text in (programs | data).items():
+            file = package / "_replay" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
         (package / "__init__.py").write_text(f'__version__ = "{version}"  # a replay\n')
         (package / "launch_server.py").write_text(LAUNCH_SERVER)
         info = package.with_name(f"sglang-{version}.dist-info")
@@ -162,13 +194,7 @@ def replay(version: str, say: Say) -> Path:
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: sglang\nVersion: {version}\n")
         (info / "INSTALLER").write_text("fleetctl lab\n")
 
-    data = [
-        f.read_text(encoding="utf-8")
-        for d in ("recordings", "scenarios")
-        for f in _files(f"data/{d}")
-    ]
-    recipe = json.dumps([programs, flags, data, LAUNCH_SERVER, 1])
-    return build(f"replay-{version}", recipe, say, "", fill)
+    return Layer(f"replay-{version}", json.dumps([programs, data, LAUNCH_SERVER, 1]), "", fill)
 
 
 def _files(folder: str) -> list[Traversable]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ import pytest
 from fleetctl.errors import FleetError, UsageError
 from fleetctl.lab import faults, layers, needs, pip, shell, site, state, status
 from fleetctl.lab.guest import stubs, tinymodel
+from fleetctl.lab.layers import Layer
+from fleetctl.lab.spec import parse_hosts
 from fleetctl.lab.state import Lab, LabHost, Process
 
 
@@ -122,17 +125,60 @@ def test_a_layer_is_built_once_and_a_failed_one_leaves_nothing(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     said: list[str] = []
 
-    def broken(root: Path) -> None:
+    def broken(root: Path, _: layers.Say) -> None:
         (root / "half").write_text("")
         raise FleetError("x", "no")
 
+    def good(root: Path, _: layers.Say) -> None:
+        (root / "a").mkdir()
+
     with pytest.raises(FleetError):
-        layers.build("l", "recipe", said.append, "fetching 1 MB", broken)
-    done = layers.build("l", "recipe", said.append, "fetching 1 MB", lambda r: (r / "a").mkdir())
+        Layer("l", "recipe", "1 MB", broken).ensure(said.append)
+    done = Layer("l", "recipe", "1 MB", good).ensure(said.append)
     assert [p.name for p in done.iterdir()] == ["a"]
-    assert layers.build("l", "recipe", said.append, "again", broken) == done
-    assert layers.build("l", "other", said.append, "", lambda _: None) != done
-    assert said == ["fetching 1 MB", "fetching 1 MB"]
+    assert Layer("l", "recipe", "again", broken).ensure(said.append) == done
+    assert Layer("l", "other", "", good).ensure(said.append) != done
+    assert said == ["building: 1 MB", "building: 1 MB"]
+
+
+def test_what_would_be_fetched_is_known_beforehand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    hosts = parse_hosts(["a=sglang", "b=sglang", "c=replay", "d"])
+    base, needs_of_sglang, wheel = layers.missing(hosts)
+    assert "Debian" in base
+    assert "torch" in needs_of_sglang
+    assert "SGLang 0.5.12.post1" in wheel
+    layers.deps().folder.mkdir(parents=True)
+    assert layers.missing(hosts) == [base, wheel]
+
+
+def test_the_layer_of_a_replay_host_is_a_package_named_sglang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    packages = layers.replay("0.5.15").ensure(print) / layers.SITE_PACKAGES
+    code = "import importlib.metadata as m, sglang; print(sglang.__version__, m.version('sglang'))"
+    argv = [
+        sys.executable,
+        "-S",
+        "-c",
+        f"import sys; sys.path.insert(0, {str(packages)!r}); {code}",
+    ]
+    assert (
+        subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
+        == ["0.5.15"] * 2
+    )
+
+
+def test_unused_layers_are_pruned_by_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    kept, old = layers.model().ensure(print), layers.replay("0.5.10").ensure(print)
+    os.utime(old, (0, 0))
+    assert layers.prune(days=7) == [old.name]
+    assert kept.is_dir()
+    assert not old.exists()
 
 
 def test_torch_comes_from_pytorch_s_index_where_the_usual_one_has_the_cuda_build(

@@ -1,0 +1,94 @@
+"""Run the tests that need hosts beside those that need none, and say the sum in one plain line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import IO
+
+# The lab's tests wait for hosts, the others compute: side by side they share two cores well.
+PARTS = {
+    "unit": ["-m", "not lab"],
+    "lab": ["-m", "lab"],
+}
+NO_TESTS = 5
+
+
+def start(name: str, folder: Path, extra: list[str]) -> subprocess.Popen[str]:
+    """Start pytest for one part, without standard input."""
+    argv = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"]
+    argv += [f"--junitxml={folder / name}.xml", *PARTS[name], *extra]
+    return subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env=os.environ | {"PYTHONUNBUFFERED": "1", "COLUMNS": "110"},
+    )
+
+
+def relay(name: str, stream: IO[str]) -> None:
+    """Print what one part says, with its name before each line."""
+    for line in stream:
+        sys.stdout.write(f"{name:>4} | {line}")
+        sys.stdout.flush()
+
+
+def counts(file: Path) -> tuple[int, int, int]:
+    """Return how many passed, failed (errors too) and were skipped."""
+    try:
+        suites = ET.parse(file).getroot().iter("testsuite")  # our own report
+    except (OSError, ET.ParseError):
+        return 0, 1, 0
+    total = failed = skipped = 0
+    for suite in suites:
+        total += int(suite.get("tests", 0))
+        failed += int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+        skipped += int(suite.get("skipped", 0))
+    return total - failed - skipped, failed, skipped
+
+
+def main(extra: list[str]) -> int:
+    """Run all parts and return 0 only when none failed and some test ran."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="fleetctl-tests-") as temporary:
+        folder = Path(temporary)
+        running = {name: start(name, folder, extra) for name in PARTS}
+        readers = [
+            threading.Thread(target=relay, args=(name, part.stdout))
+            for name, part in running.items()
+        ]
+        for reader in readers:
+            reader.start()
+        try:
+            codes = {name: part.wait() for name, part in running.items()}
+        except KeyboardInterrupt:
+            for part in running.values():
+                part.terminate()
+                part.wait()
+            return 130
+        for reader in readers:
+            reader.join()
+        found = [counts(folder / f"{name}.xml") for name in PARTS]
+    passed, failed, skipped = (sum(column) for column in zip(*found, strict=True))
+    broken = [name for name, code in codes.items() if code not in (0, 1, NO_TESTS)]
+    for name in broken:
+        print(f"{name}: pytest ended with {codes[name]}")
+    print(f"in {time.monotonic() - began:.0f} s")
+    print(
+        f"{passed} passed, {failed or len(broken)} failed"
+        + (f", {skipped} skipped" if skipped else "")
+    )
+    return 1 if failed or broken or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
