@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from fleetctl.cli import show
@@ -71,7 +71,7 @@ def _at(error: FleetError | None, hosts: str) -> FleetError:
 class Awaited:
     """A small table on the terminal: how many hosts are done, what the slowest of the others do."""
 
-    def __init__(self, count: int, doing: Mapping[str, tuple[str, float]]) -> None:
+    def __init__(self, count: int, doing: dict[str, tuple[str, float]]) -> None:
         self._count = count
         self._doing = doing
         self._done = 0
@@ -90,7 +90,7 @@ class Awaited:
         now = time.monotonic()
         if not self._on or now - self._began < 0.5 or self._done == self._count:
             return
-        oldest = sorted(self._doing.copy().items(), key=lambda item: item[1][1])
+        oldest = sorted(self._doing.items(), key=lambda item: item[1][1])
         bad = f", {self._bad} failed" if self._bad else ""
         lines = [f"{self._done}/{self._count} done{bad}, {now - self._began:.0f} s"]
         lines += [
