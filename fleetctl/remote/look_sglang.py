@@ -1,0 +1,145 @@
+"""What a doctor looks at around SGLang: interpreter, packages, py-spy, the unit, patches, the model."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from typing import Any
+
+from fleetctl.remote import facts, model_folder, places, records, shell, unit
+
+PACKAGES = (
+    "sglang", "torch", "triton", "flashinfer-python", "sgl-kernel", "sglang-kernel", "transformers",
+    "nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13",
+)  # fmt: skip
+LIMITS = (
+    "LimitNOFILESoft",
+    "LimitNOFILE",
+    "LimitMEMLOCK",
+    "LogRateLimitIntervalUSec",
+    "User",
+    "TasksMax",
+)
+
+_ASK = """
+import json, sys
+from importlib import metadata
+names = %r
+def version(name):
+    try:
+        return metadata.version(name)
+    except Exception:
+        return None
+try:
+    needs = [r for r in metadata.requires("sglang") or [] if "extra ==" not in r]
+except Exception:
+    needs = []
+import re
+wanted = {re.split(r"[ ;<>=!~\\\\[(]", r, maxsplit=1)[0] for r in needs}
+print(json.dumps({"version": ".".join(map(str, sys.version_info[:3])), "needs": needs,
+                  "packages": {n: version(n) for n in sorted(wanted | set(names))}}))
+"""
+
+
+DEFAULT = "/opt/sglang/.venv/bin/python"
+
+
+def interpreter_of(unit_name: str) -> str | None:
+    """Return the interpreter that a unit starts, else the usual one where it exists, else None."""
+    text = unit.show(unit_name, ("ExecStart",)).get("ExecStart", "")
+    match = re.search(r"path=(\S+)", text)
+    if match and "python" in os.path.basename(match.group(1)):
+        return match.group(1)
+    return DEFAULT if os.path.exists(DEFAULT) else None
+
+
+def python(path: str | None) -> dict[str, Any] | None:
+    """Return ``{path, exists, version, packages, needs, error, py_spy}`` of SGLang's interpreter."""
+    if path is None:
+        return None
+    found: dict[str, Any] = {
+        "path": path,
+        "exists": os.path.exists(path),
+        "packages": {},
+        "needs": [],
+    }
+    if not found["exists"]:
+        return found
+    done = shell.run((path, "-I", "-c", _ASK % (PACKAGES,)), timeout=20.0)
+    answer = shell.json_object(done.out)
+    if done.rc != 0 or not answer:
+        said = done.err.strip().splitlines()
+        return dict(found, error=said[-1] if said else "ended with status %d" % done.rc)
+    found.update(answer)
+    return dict(found, py_spy=_py_spy(path))
+
+
+def _py_spy(path: str) -> str | None:
+    """Return where the unit would find py-spy: its PATH begins with the interpreter's folder."""
+    for folder in (os.path.dirname(path), *shell.ENV["PATH"].split(":")):
+        candidate = os.path.join(folder, "py-spy")
+        if folder and os.access(candidate, os.X_OK):
+            return candidate
+    return None
+
+
+def service(name: str, unit_name: str) -> dict[str, Any]:
+    """Return the unit: its state, its limits, and what somebody changed since fleetctl wrote it."""
+    props = unit.show(unit_name, (*unit.PROPERTIES, *LIMITS))
+    found = facts.unit_facts(unit_name, props)
+    found["limits"] = {k: props.get(k, "") for k in LIMITS}
+    found["drift"] = drift(name)
+    return found
+
+
+def drift(service_name: str) -> list[dict[str, Any]]:
+    """Return the files of the newest revision that are changed or missing on disk, never their contents."""
+    folder = os.path.join(places.REVISIONS, places.safe_name(service_name))
+    try:
+        newest = sorted(n for n in os.listdir(folder) if n.endswith(".json"))[-1]
+    except (OSError, IndexError):
+        return []
+    revision = records.read_object(os.path.join(folder, newest)) or {}
+    found = []
+    for entry in revision.get("files", []):
+        path = str(entry.get("path", ""))
+        try:
+            with open(path, "rb") as file:
+                now = hashlib.sha256(file.read()).hexdigest()
+        except OSError:
+            now = ""
+        wrote = hashlib.sha256(str(entry.get("content", "")).encode("utf-8")).hexdigest()
+        if now != wrote:
+            state = "changed" if now else "missing"
+            found.append({"path": path, "state": state, "launch": revision.get("launch")})
+    return found
+
+
+def patches() -> list[dict[str, Any]]:
+    """Return the patches that are active on this host, with their expiry."""
+    folder = places.STATE + "/patches"
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    found = []
+    for name in names:
+        state = records.read_object(os.path.join(folder, name, "state.json")) or {}
+        if state.get("active"):
+            found.append({"name": name, "expires": state.get("expires"), "by": state.get("by")})
+    return found
+
+
+def model(path: str | None) -> dict[str, Any] | None:
+    """Return the model's folder; None for no model or one that is no path."""
+    if not path or not path.startswith("/"):
+        return None
+    found = model_folder.read({"path": path})
+    found["config"] = found["config"] is not None
+    return found
+
+
+def safe(text: str) -> str:
+    """Return a name that is a service's."""
+    return text if re.match(r"^[\w.-]+$", text) else "main"
