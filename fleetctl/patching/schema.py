@@ -6,8 +6,9 @@ import re
 from typing import Annotated, Literal
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
+from fleetctl.config.schema import Written
 from fleetctl.patching.model import NAME, AtExpiry, Rung, Value
 
 _UNITS = {"m": 60, "h": 3600, "d": 86400}
@@ -80,13 +81,13 @@ Duration = Annotated[float, BeforeValidator(duration)]
 Line = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\n]*$")]
 
 
-class Written(BaseModel):
-    """Unknown keys are faults: a mistyped one must not be passed over."""
+class Strict(Written):
+    """TOML has types: what is written as another one is a fault, as is an unknown key."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(strict=True)
 
 
-class TargetEntry(Written):
+class TargetEntry(Strict):
     """One function, wherever the installed version defines it."""
 
     symbol: Annotated[str, AfterValidator(_symbol)]
@@ -97,7 +98,7 @@ class TargetEntry(Written):
     rebinds: list[Variable] = Field(default_factory=list)
 
 
-class DiffEntry(Written):
+class DiffEntry(Strict):
     """A unified diff for the versions it was made for."""
 
     file: FileName
@@ -105,7 +106,7 @@ class DiffEntry(Written):
     base: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] = Field(default_factory=dict)
 
 
-class ParameterEntry(Written):
+class ParameterEntry(Strict):
     """A value that ``--param`` may set; its type is that of the default."""
 
     default: Value
@@ -115,7 +116,7 @@ class ParameterEntry(Written):
     maximum: float | int | None = None
 
 
-class MarkerEntry(Written):
+class MarkerEntry(Strict):
     """What the patch says, and what silence means."""
 
     regex: Annotated[str, AfterValidator(_regex)] = ""
@@ -123,7 +124,7 @@ class MarkerEntry(Written):
     silent: Line | None = None
 
 
-class PatchFile(Written):
+class PatchFile(Strict):
     """The whole file."""
 
     name: Name
