@@ -14,7 +14,7 @@ _MONTHS = {
 _CLOCK = re.compile(r"(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?")
 _ISO = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
 _SHORT = re.compile(r"(?<![\d-])(\d\d)-(\d\d)[ T]")
-_NAMED = re.compile(r"([A-Z][a-z]{2}) +(\d{1,2})(?= )")
+_NAMED = re.compile(r"([A-Z][a-z]{2}) +(\d{1,2})(?=[ ,])")
 _ZONE = re.compile(r"(?<=\d)([+-])(\d\d):?(\d\d)\b")
 _BEFORE = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
 

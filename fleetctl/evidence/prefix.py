@@ -51,6 +51,9 @@ _RAY = re.compile(
     re.DOTALL,
 )
 _RAY_REPEAT = re.compile(r" \[repeated \d+x across cluster\].{0,200}\Z")
+_KIBANA = re.compile(
+    r"(?P<when>[A-Z][a-z]{2} \d{1,2}, \d{4} @ \d\d:\d\d:\d\d\.\d{1,6})[ \t]{1,12}(?P<rest>.*)\Z", re.DOTALL
+)
 _MPI = re.compile(r"\[\d+,(?P<rank>\d+)\]<(?:stdout|stderr)>: ?(?P<rest>.*)\Z", re.DOTALL)
 _RANK = re.compile(r"\[(?P<rank>(?:rank|default|Rank |RANK )\d+)\]: ?(?P<rest>.*)\Z", re.DOTALL)
 
@@ -188,6 +191,7 @@ def _sglang(record: Record) -> bool:
     if match is None:
         return False
     record.when = record.when or match["when"]
+    record.own = match["when"]
     ranks = _RANKS.findall(match["extra"])
     record.rank = " ".join(ranks) or record.rank
     record.site = ""
@@ -208,6 +212,33 @@ def _logger(pattern: re.Pattern[str]) -> Callable[[Record], bool]:
         return True
 
     return step
+
+
+WRAPPER = "log:"
+
+
+def unwrap(records: list[Record]) -> None:
+    """Take away the site of loggers that print other programs' lines, tracebacks line by line among them."""
+    wrappers = {
+        r.site
+        for r in records
+        if r.site and r.site.startswith(WRAPPER) and r.text.lstrip().startswith('File "')
+    }
+    for record in records:
+        if record.site in wrappers:
+            record.site = None
+
+
+def _wrapped_logger(record: Record) -> bool:
+    """A Python logger's line. INFO says nothing: starters log every line of the server with it."""
+    if not _python_logger(record):
+        return False
+    record.level = "" if record.level in ("INFO", "DEBUG") else record.level
+    record.site = f"{WRAPPER}{record.site or ''}"
+    return True
+
+
+_python_logger = _logger(_PYTHON)
 
 
 def _nccl(record: Record) -> bool:
@@ -231,9 +262,10 @@ _BRACKET = (
     _ranked(_MPI),
     _carrier(_COMPOSE),
 )
-_DIGIT = (_syslog, _carrier(_CRI), _carrier(_STAMPED), _logger(_PYTHON), _nccl, _carrier(_COMPOSE))
+_DIGIT = (_syslog, _carrier(_CRI), _carrier(_STAMPED), _wrapped_logger, _nccl, _carrier(_COMPOSE))
 _LETTER = (
     _syslog,
+    _carrier(_KIBANA),
     _logger(_VLLM),
     _logger(_GLOG),
     _logger(_UVICORN),

@@ -60,6 +60,7 @@ def from_bytes(data: bytes, first_line: int = 1) -> Evidence:
         prefix.peel(record)
         if record.origin != KERNEL and _is_kernel(record):
             record.origin = KERNEL
+    prefix.unwrap(records)
     evidence.records = _redacted(
         order.oldest_first([r for r in records if not _counted(r, evidence)])
     )
@@ -247,6 +248,7 @@ def _is_kernel(record: Record) -> bool:
 
 def _utf16(data: bytes) -> bytes:
     """Turn UTF-16 text, which some log viewers export, into UTF-8."""
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+    marked = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    if marked and data[:512].count(0) > len(data[:512]) // 4:
         return data.decode("utf-16", "replace").encode("utf-8", "replace")
     return data

@@ -22,6 +22,7 @@ class Record:
         origin: app, kernel, systemd (its own messages of a unit) or unit (the unit's properties).
         when: the time as written, or "".
         seconds: that time as a number where it could be read; only differences mean something.
+        own: the time that the server itself wrote, or "".
     """
 
     line: int
@@ -34,6 +35,7 @@ class Record:
     origin: str = APP
     when: str = ""
     seconds: float | None = None
+    own: str = ""
 
 
 @dataclass(slots=True)

@@ -125,11 +125,16 @@ def _of_unit(unit: Unit, known: Board, story: Story, weights: dict[int, _Weight]
     roots = [m for m in matches if m.rule.role == "root"]
     names = {m.rule.id for m in matches}
     stoppers = {m.rule.id for m in matches if m.rule.role in ("benign", "advice")}
-    roots = [
-        m for m in roots if not stoppers - set(m.rule.beats) and _needed(m.rule, unit, story, known)
-    ]
-    roots = [m for m in roots if not any(m.rule.id in o.rule.beats for o in roots if o is not m)]
     wrapped = any(m.rule.role in ("cascade", "teardown") for m in matches)
+    roots = [
+        m
+        for m in roots
+        if not stoppers - set(m.rule.beats) and _needed(m.rule, unit, story, known)
+    ]
+    # A rule that knows the message speaks before one that only knows its kind of exception.
+    knowing = [m for m in roots if m.rule.strength != "default"]
+    roots = knowing or ([] if wrapped else roots)
+    roots = [m for m in roots if not any(m.rule.id in o.rule.beats for o in roots if o is not m)]
     raised = unit.raised
     weight = _Weight()
     if raised is not None and unit.kind == EXCEPTION:

@@ -164,7 +164,8 @@ def _without_root(
     hung = _hung(story)
     if hung is not None:
         return hung
-    if story.of("stop") and story.stopped_on_request:
+    weak = story.of("stop-weak") and not story.of("dead", "killed", "fatal-head")
+    if weak or (story.of("stop") and story.stopped_on_request):
         label = "external-kill" if story.of("stop-timeout") else "graceful-shutdown"
         return Answer(
             False,

@@ -16,6 +16,7 @@ MEANINGS = (
     "health-failed",
     "stop",
     "stop-timeout",
+    "stop-weak",
     "dead",
     "killed",
     "fatal-head",

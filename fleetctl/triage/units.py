@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from fleetctl.evidence.clocktext import seconds
 from fleetctl.evidence.exceptions import Raised
 from fleetctl.evidence.record import Record
 from fleetctl.evidence.traceback import Parsed
@@ -65,7 +66,7 @@ def build(records: list[Record], parsed: Parsed) -> list[Unit]:
                 record.level,
                 ranks,
                 None,
-                record.seconds,
+                seconds(record.own) if record.own else record.seconds,
                 record.pid,
                 record.stream,
             )
