@@ -76,7 +76,8 @@ def _print(visits: list[Visit]) -> None:
         slowest = max(by_host[h].seconds for h in hosts)
         counts = {k: sum(f.severity == k for f in findings) for k in COLOURS}
         told = ", ".join(f"{n} {k}{'s' * (n != 1)}" for k, n in counts.items() if n)
-        show.out(f"{ranges(hosts)}: {told or 'nothing found'} ({slowest:.1f} s)")
+        remarks = "".join(f", {r}" for r in sorted({r for h in hosts for r in by_host[h].remarks}))
+        show.out(f"{ranges(hosts)}: {told or 'nothing found'}{remarks} ({slowest:.1f} s)")
         for finding in findings:
             kind = str(finding.severity)
             mark = f"\x1b[{COLOURS[kind]}m{kind}\x1b[0m" if show.colour(sys.stdout) else kind

@@ -139,22 +139,14 @@ def _number(text: str | None) -> int | None:
 
 
 def patches(look: Look) -> Iterator[Finding]:
-    """Diagnostic patches that are still active."""
+    """Diagnostic patches that are still there, and those that should be gone by now."""
+    now = look.group("clock").get("now")
     for row in look.rows("patches"):
-        until = f", until {row['expires']}" if row.get("expires") else ""
-        message = f"the patch {row['name']} is active{until}"
+        late = bool(now and row.get("expires_at") and now > row["expires_at"])
+        message = f"the patch {row['name']} " + ("is past its time" if late else "is in force")
         fix = f"fleetctl patch revert {row['name']}"
-        yield Finding("patch-active", INFO, message, f"by {row.get('by') or 'nobody known'}", fix)
-
-
-def locks(look: Look) -> Iterator[Finding]:
-    """Nobody's lock is left over."""
-    lock = look.group("locks")
-    beat = lock.get("beat_seconds")
-    if lock and beat is not None and beat > 120:
-        message = f"a lock of {lock.get('who')} is left over: no sign of life for {beat:.0f} s"
-        evidence = f"since {lock.get('since')}: {lock.get('why') or 'no reason given'}"
-        yield Finding("stale-lock", WARNING, message, evidence, "deploy with --break-lock REASON")
+        severity = WARNING if late else INFO
+        yield Finding("patch-active", severity, message, f"pushed by {row.get('by')}", fix)
 
 
 def model(look: Look) -> Iterator[Finding]:
@@ -177,4 +169,4 @@ def model(look: Look) -> Iterator[Finding]:
         yield Finding("model-shards", ERROR, message, f"missing: {first}", f"ls -l {path}")
 
 
-CHECKS = (interpreter, versions, unit, limits, patches, locks, model)
+CHECKS = (interpreter, versions, unit, limits, patches, model)

@@ -69,6 +69,9 @@ def disks(look: Look) -> Iterator[Finding]:
     told: set[tuple[int, int]] = set()
     for disk in look.rows("disks"):
         path, total = disk["path"], disk.get("total", 0)
+        if disk.get("read_only") and path in ("/etc", "/var/lib/fleetctl", "/tmp", "/"):  # noqa: S108
+            fix = f"mount -o remount,rw {path}"
+            yield Finding("read-only", ERROR, f"{path} cannot be written", f"{path}: ro", fix)
         if not total or path == "/dev/shm" or (total, disk["free"]) in told:  # noqa: S108
             continue
         told.add((total, disk["free"]))
@@ -82,9 +85,6 @@ def disks(look: Look) -> Iterator[Finding]:
             evidence = f"{path}: {disk['inodes_free']} of {disk['inodes']} inodes free"
             fix = f"du --inodes -x {path} | sort -n | tail"
             yield Finding("inodes-low", ERROR, f"no inodes left at {path}", evidence, fix)
-        if disk["read_only"] and path in ("/etc", "/var/lib/fleetctl", "/tmp", "/"):  # noqa: S108
-            fix = f"mount -o remount,rw {path}"
-            yield Finding("read-only", ERROR, f"{path} cannot be written", f"{path}: ro", fix)
 
 
 def shared_memory(look: Look) -> Iterator[Finding]:

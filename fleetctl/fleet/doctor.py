@@ -36,6 +36,12 @@ class Visit:
         """Return whether nothing but remarks was found."""
         return self.error is None and all(f.severity == "info" for f in self.findings)
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Return what was not looked at, and why."""
+        bare = any(f.get("gpu", {}).get("tools") is False for f in (self.facts or {}).values())
+        return ("no GPU tools",) if bare else ()
+
     def to_json(self, *, facts: bool) -> dict[str, Any]:
         """Return the documented object."""
         body: dict[str, Any] = {
@@ -43,6 +49,7 @@ class Visit:
             "host": self.host,
             "ok": self.ok,
             "findings": [f.to_json() for f in self.findings],
+            "remarks": list(self.remarks),
             "seconds": round(self.seconds, 3),
         }
         if self.error is not None:

@@ -6,11 +6,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable
 
-from fleetctl.remote import facts, look_gpu, look_sglang, look_system, records
+from fleetctl.remote import look_gpu, look_sglang, look_system, records
 
 GROUPS = (
     "systemd", "names", "kernel", "memory", "disks", "journal", "kernel_log", "leftovers", "ports",
-    "clock", "python", "unit", "patches", "locks", "model", "gpu",
+    "clock", "python", "unit", "patches", "model", "gpu",
 )  # fmt: skip
 
 
@@ -40,8 +40,7 @@ def look(args: dict[str, Any], _session: Any = None) -> dict[str, Any]:
             args.get("python") or look_sglang.interpreter_of(str(args["unit"]))
         ),
         "unit": lambda: look_sglang.service(service, str(args["unit"])),
-        "patches": look_sglang.patches,
-        "locks": lambda: facts._lock(service),
+        "patches": lambda: look_sglang.patches(service),
         "model": lambda: look_sglang.model(model),
         "gpu": look_gpu.look,
     }

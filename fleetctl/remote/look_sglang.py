@@ -7,7 +7,7 @@ import os
 import re
 from typing import Any
 
-from fleetctl.remote import facts, model_folder, places, records, shell, unit
+from fleetctl.remote import facts, model_folder, patch_store, places, records, shell, unit
 
 PACKAGES = (
     "sglang", "torch", "triton", "flashinfer-python", "sgl-kernel", "sglang-kernel", "transformers",
@@ -116,19 +116,10 @@ def drift(service_name: str) -> list[dict[str, Any]]:
     return found
 
 
-def patches() -> list[dict[str, Any]]:
-    """Return the patches that are active on this host, with their expiry."""
-    folder = places.STATE + "/patches"
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError:
-        return []
-    found = []
-    for name in names:
-        state = records.read_object(os.path.join(folder, name, "state.json")) or {}
-        if state.get("active"):
-            found.append({"name": name, "expires": state.get("expires"), "by": state.get("by")})
-    return found
+def patches(service_name: str) -> list[dict[str, Any]]:
+    """Return the patches that a service has on this host, with their expiry."""
+    state = patch_store.load(service_name) or {"patches": []}
+    return [{k: p.get(k) for k in ("name", "expires_at", "by")} for p in state["patches"]]
 
 
 def model(path: str | None) -> dict[str, Any] | None:
