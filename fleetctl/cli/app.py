@@ -36,6 +36,7 @@ COMMANDS: dict[str, Entry] = {
     "schemas": Entry("schemas", "JSON schemas of hosts.yaml and profiles, for editors."),
     "triage": Entry("triage", "Find the root of a crash in a log, a bundle or standard input."),
     "patch": Entry("patch", "Diagnostic patches: push, prove, revert; also without a host."),
+    "fetch": Entry("fetch", "Copy a file of each host here, packed on the way."),
     "run": Entry("run", "Run a command on hosts, with files put there before."),
     "lab": Entry("lab", "Disposable systemd hosts on this computer, to try things on."),
     "deploy": Entry("deploy", "Bring a profile to hosts and watch it start."),

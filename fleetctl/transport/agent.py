@@ -89,7 +89,7 @@ class Agent:
         self._heard = time.monotonic()
         self._sending = threading.Lock()
         self._closed = threading.Event()
-        self._channel.send(payload(tuple(sorted(modules))))
+        self._push(payload(tuple(sorted(modules))))
         threading.Thread(target=self._beat, daemon=True).start()
 
     def __enter__(self) -> Self:
@@ -146,7 +146,13 @@ class Agent:
     def _send(self, frame: dict[str, Any]) -> None:
         data = json.dumps(frame, separators=(",", ":")).encode() + b"\n"
         with self._sending:
+            self._push(data)
+
+    def _push(self, data: bytes) -> None:
+        try:
             self._channel.send(data)
+        except UnreachableError as error:
+            raise self._ended() from error  # its exit status says more than a closed pipe
 
     def _beat(self) -> None:
         """Tell the agent every few seconds that we are here; it answers each."""

@@ -11,6 +11,7 @@ import contextlib
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -105,6 +106,23 @@ class _Packetizer(paramiko.packet.Packetizer):
         """Start no timer thread: the caller's deadline covers the handshake."""
 
 
+class _EagerAuth(paramiko.auth_handler.AuthHandler):
+    """Sends the login right behind the request for the login service: a round trip less.
+
+    A server that has no such service hangs up, whether or not one waits for its word (RFC 4253, 10).
+    """
+
+    def _request_auth(self) -> None:
+        super()._request_auth()  # type: ignore[misc]
+        accepted = paramiko.Message()
+        accepted.add_string("ssh-userauth")
+        accepted.rewind()
+        super()._parse_service_accept(accepted)  # type: ignore[misc]
+
+    def _parse_service_accept(self, message: Any) -> None:
+        """Pass over the server's yes: the login is under way."""
+
+
 def _channel_request(channel: paramiko.Channel, message: Any) -> None:
     """Note how a command died; paramiko itself reads ``exit-status`` alone (RFC 4254, 6.10)."""
     kind = message.get_text()
@@ -149,6 +167,15 @@ class Wire(paramiko.Transport):
         options.kex = _ordered(kex, KEX_FIRST, options.kex, self._kex_info)
         options.ciphers = _ordered(ciphers, CIPHERS, (), self._cipher_info)  # type: ignore[attr-defined]
         options.key_types = _ordered((), key_types, options.key_types, self._key_info)  # type: ignore[attr-defined]
+
+    def auth_publickey(
+        self, username: str, key: paramiko.PKey, event: threading.Event | None = None
+    ) -> list[str]:
+        """Log in with a key; return what the server wants besides it."""
+        answered = event or threading.Event()
+        self.auth_handler = _EagerAuth(self)
+        self.auth_handler.auth_publickey(username, key, answered)
+        return list(self.auth_handler.wait_for_response(answered))
 
     @property
     def preferred_keys(self) -> tuple[str, ...]:

@@ -1,0 +1,168 @@
+"""Large text from a host: packed there, streamed to a file here, bounded.
+
+``zstd -1`` leaves about a tenth of a log for the wire; where it is missing gzip does, else cat.
+Used by ``fleetctl fetch``; for a collector, ``fetch(connection, command, path)`` stores what any
+command prints (``journalctl -o export -u …``), packed in the same way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleetctl.errors import ConfigError, RemoteError
+from fleetctl.model.fleet import Host
+from fleetctl.transport import faults
+from fleetctl.transport.base import Channel, Connection
+
+LIMIT = 4 * 1024**3  # bytes on our disk
+SLICE = 2048  # packed bytes at a time: what a hostile stream can swell to stays some megabytes
+SILENCE_SECONDS = 60.0  # without a byte: a command that prints nothing for that long has hung
+
+# The first line of output names the packer, so that nothing has to be asked before; the last one of
+# standard error is the command's own status. One core of a host that serves is enough (-T1).
+SCRIPT = """if command -v zstd >/dev/null 2>&1; then echo zstd; p='zstd -1 -q -c -T1'
+elif command -v gzip >/dev/null 2>&1; then echo gzip; p='gzip -1 -c'; else echo cat; p=cat; fi
+{{ ( {command}
+); echo $? >&2; }} | $p"""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What came: the file, its bytes, the bytes on the wire, the packer, seconds."""
+
+    path: Path
+    size: int
+    wire: int
+    packer: str
+    seconds: float
+    truncated: bool = False
+
+
+def fetch_file(connection: Connection, remote: str, path: Path, *, limit: int = LIMIT) -> Fetched:
+    """Store a file of the host here; see ``fetch``."""
+    name = '"$HOME"/' + shlex.quote(remote[2:]) if remote.startswith("~/") else shlex.quote(remote)
+    return fetch(connection, f"cat -- {name}", path, limit=limit)
+
+
+def fetch(
+    connection: Connection,
+    command: str,
+    path: Path,
+    *,
+    limit: int = LIMIT,
+    on_progress: Callable[[int], None] | None = None,
+) -> Fetched:
+    """Store what a shell command of the host prints in ``path``, which is whole or not there.
+
+    At ``limit`` bytes (unpacked) it is cut and ``truncated``. ``on_progress`` gets the bytes so far.
+    Raises RemoteError ``fetch-failed`` with the command's last words, UnreachableError, and
+    ConfigError ``cannot-write`` for the file here.
+    """
+    began = time.monotonic()
+    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    text = SCRIPT.format(command=command)
+    host = connection.host
+    if host.become == "sudo" and host.user != "root":
+        text = f"sudo -n sh -c {shlex.quote(text)}"
+    channel = connection.open(text)
+    try:
+        channel.close_stdin()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("wb") as file:
+            stream = _Stream(host, channel, limit)
+            for data in stream:
+                file.write(data)
+                if on_progress is not None:
+                    on_progress(stream.size)
+        if not stream.truncated:
+            _check(host, channel)
+        partial.replace(path)
+    except OSError as error:
+        raise ConfigError("cannot-write", error.strerror or str(error), where=str(path)) from error
+    finally:
+        channel.close()
+        with contextlib.suppress(OSError):
+            partial.unlink()
+    return Fetched(path, stream.size, stream.wire, stream.packer, time.monotonic() - began,
+                   stream.truncated)  # fmt: skip
+
+
+class _Stream:
+    """The unpacked pieces of what a channel sends."""
+
+    def __init__(self, host: Host, channel: Channel, limit: int) -> None:
+        self._host, self._channel, self._limit = host, channel, limit
+        self.packer = ""
+        self.size = 0
+        self.wire = 0
+        self.truncated = False
+
+    def _recv(self) -> bytes:
+        try:
+            data = self._channel.recv(SILENCE_SECONDS)
+        except TimeoutError as error:
+            raise faults.command_timeout(self._host.name, SILENCE_SECONDS) from error
+        self.wire += len(data)
+        return data
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield pieces until the end or the limit."""
+        head = b""
+        while b"\n" not in head and len(head) < 64 and (data := self._recv()):
+            head += data
+        word, newline, rest = head.partition(b"\n")
+        self.packer = word.decode(errors="replace")
+        if not newline or self.packer not in ("zstd", "gzip", "cat"):
+            _check(self._host, self._channel)
+            raise RemoteError(
+                "fetch-failed", f"unexpected start {word[:60]!r}", where=self._host.name
+            )
+        unpack = _unpacker(self.packer)
+        data = rest or self._recv()
+        while data:
+            for start in range(0, len(data), SLICE):
+                yield from self._kept(unpack(data[start : start + SLICE]))
+            if self.truncated:
+                return
+            data = self._recv()
+
+    def _kept(self, piece: bytes) -> Iterator[bytes]:
+        room = self._limit - self.size
+        self.truncated = self.truncated or len(piece) > room
+        self.size += min(len(piece), room)
+        if piece and room > 0:
+            yield piece[:room]
+
+
+def _unpacker(packer: str) -> Callable[[bytes], bytes]:
+    if packer == "zstd":
+        import zstandard
+
+        return zstandard.ZstdDecompressor().decompressobj().decompress
+    if packer == "gzip":
+        return zlib.decompressobj(wbits=31).decompress
+    return lambda data: data
+
+
+def _check(host: Host, channel: Channel) -> None:
+    """Raise unless the command itself ended well; its status comes on standard error, last."""
+    rc = channel.wait(10.0)
+    said = channel.stderr().decode(errors="replace").split("\n")
+    lines = [line for line in said if line]
+    status = lines.pop() if lines and lines[-1].isdigit() else str(rc)
+    if rc < 0:
+        raise faults.lost(host.name)
+    if faults.sudo_said_no(channel.stderr()):
+        faults.raise_sudo(host)
+    if rc or status != "0":
+        raise RemoteError(
+            "fetch-failed", lines[-1] if lines else f"exit status {status}", where=host.name,
+            context=tuple(lines[-5:-1]),
+        )  # fmt: skip
