@@ -112,7 +112,7 @@ def ports(look: Look) -> Iterator[Finding]:
         yield Finding("port-taken", ERROR, message, evidence, f"ss -ltnp 'sport = :{user['port']}'")
     kernel, port = look.group("kernel"), int(look.facts.get("port") or 0)
     low, high = kernel.get("ephemeral") or (0, 0)
-    if low <= port <= high and not _reserved(port, kernel.get("reserved", "")):
+    if port and low <= port <= high and not _reserved(port, kernel.get("reserved", "")):
         message = f"port {port} lies among the ports that any outgoing connection may take"
         evidence = f"net.ipv4.ip_local_port_range = {low} {high}"
         fix = f"sysctl -w net.ipv4.ip_local_reserved_ports={port}-{port + 300}"
