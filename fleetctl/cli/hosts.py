@@ -9,6 +9,7 @@ import typer
 
 from fleetctl.cli import complete, show
 from fleetctl.cli.app import new_app
+from fleetctl.cli.hosts_trust import trust
 from fleetctl.model.fleet import Host
 
 app = new_app("The machines of the site, as the inventory says.")
@@ -17,6 +18,9 @@ app = new_app("The machines of the site, as the inventory says.")
 @app.callback()
 def group() -> None:
     """The machines of the site, as the inventory says."""
+
+
+app.command("trust")(trust)
 
 
 @app.command("list")

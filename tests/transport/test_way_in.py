@@ -110,7 +110,7 @@ class Stalling:
             link.close()
 
 
-@pytest.mark.parametrize("share", [0.0, 0.02, 0.3, 0.7, 0.9, 0.98])
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.3, 0.6, 0.8])
 def test_the_deadline_holds_wherever_the_line_goes_dead(sshd: Start, share: float) -> None:
     server = sshd()
     ample = 1 << 20
