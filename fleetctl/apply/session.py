@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -76,14 +77,17 @@ class Session:
 
     def close(self) -> None:
         """End agent and connection; what is lost already is no fault."""
+        self._end(lost=False)
+
+    def _end(self, *, lost: bool) -> None:
         agent, self._agent = self._agent, None
         connection, self._connection = self._connection, None
-        for end in (agent, connection):
+        # Over a way that is cut a polite end would wait for answers that never come.
+        ends = (connection, agent) if lost else (agent, connection)
+        for end in ends:
             if end is not None:
-                try:
+                with contextlib.suppress(Exception):
                     end.close()
-                except (FleetError, OSError, EOFError):
-                    continue
 
     def open_soon(self) -> None:
         """Begin to connect in another thread; the next call waits for it and tells its fault."""
@@ -129,17 +133,15 @@ class Session:
         try:
             return self.agent.call(verb, args, on_event=on_event, timeout=timeout)
         except UnreachableError:
-            self.close()
+            self._end(lost=True)
             raise
 
     def cancel(self) -> None:
         """Ask the running verb to stop at its next safe point. May be called from another thread."""
         agent = self._agent
         if agent is not None:
-            try:
+            with contextlib.suppress(FleetError, OSError, EOFError):
                 agent.cancel()
-            except (FleetError, OSError, EOFError):
-                return
 
     def reconnect(self, tell: Sink, seconds: float = REATTACH_SECONDS) -> None:
         """Come back to the host, trying for that long with backoff and jitter. Raises the last fault."""
@@ -165,7 +167,7 @@ class Session:
         tell({"event": "connection", "state": "back"})
 
     def _hello(self) -> None:
-        self.close()
+        self._end(lost=True)
         self.call("unit.show", {"units": []}, timeout=self._timeout)
 
 
