@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 APP, KERNEL, SYSTEMD, UNIT = "app", "kernel", "systemd", "unit"
 
@@ -49,3 +50,4 @@ class Evidence:
     sources: list[str] = field(default_factory=list)
     asked_stop: bool | None = None  # what a bundle's manifest says; None where nobody knows
     versions: dict[str, str] = field(default_factory=dict)
+    patches: dict[str, Any] = field(default_factory=dict)  # patches.json of a bundle

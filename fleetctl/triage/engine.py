@@ -16,6 +16,7 @@ from fleetctl.triage import fingerprint, story
 from fleetctl.triage.candidate import Candidate
 from fleetctl.triage.decide import Answer, decide
 from fleetctl.triage.match import Match, Matcher
+from fleetctl.triage.patched import at_original_lines
 from fleetctl.triage.rule import STRENGTHS, Rules
 from fleetctl.triage.units import EXCEPTION, HEAD, Unit, build
 
@@ -123,6 +124,7 @@ def _explained(
     else:
         identity = fingerprint.without_root(answer.label, answer.phase.value)
     root = _root(candidate, answer, worker, step, number) if candidate is not None else None
+    root = at_original_lines(root, evidence.patches)
     triage = Triage(
         crash=answer.crash,
         state=answer.state,
