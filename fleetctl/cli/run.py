@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -69,6 +70,7 @@ def run(
     printer = _Lines() if stream and not as_json else None
     runner = Runner(job, printer.take if printer else None)
     alone = len(hosts) == 1
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job that is cancelled, say
     try:
         answers = fanout.fan_out(
             hosts, lambda host: runner(host, ask=alone), workers, beat=BEAT_SECONDS
