@@ -152,6 +152,10 @@ def push(
     expire: Annotated[
         str, typer.Option("--expire", metavar="TIME", help="30m, 4h, 2d; default: the patch's own.")
     ] = "",
+    at_expiry: Annotated[
+        str,
+        typer.Option("--at-expiry", metavar="WHAT", help="warn, or revert: the host takes it out."),
+    ] = "",
     params: Params = [],  # noqa: B006  Typer copies it
     rung: Annotated[
         str,
@@ -181,6 +185,7 @@ def push(
 
     patch = catalog.find(name, site_root())
     given, chosen_rung, seconds = pairs(params), _rung(rung), _seconds(expire)
+    end = _at_expiry(at_expiry)
     links = _links(selectors, everything)
     wish = _wish(why, restart, break_lock, python)
     seen = _may_restart(links, wish, yes, yes_protected, as_json)
@@ -189,7 +194,7 @@ def push(
     def work(link: Link) -> dict[str, Any]:
         found = hosts.push(
             link.call, link.target, patch, wish, seen=seen.get(id(link)), given=given,
-            rung=chosen_rung, expire=seconds, version=sglang, ready=ready,
+            rung=chosen_rung, expire=seconds, version=sglang, ready=ready, at_expiry=end,
         )  # fmt: skip
         return found | {"active_state": (seen.get(id(link)) or {}).get("active_state")}
 
@@ -234,6 +239,14 @@ def _rung(text: str) -> Any:
     if text not in ("overlay", "edit"):
         raise UsageError("wrong-rung", f"{text!r}: overlay or edit is wanted")
     return Rung(text)
+
+
+def _at_expiry(text: str) -> Any:
+    from fleetctl.patching.model import AtExpiry
+
+    if text and text not in ("warn", "revert"):
+        raise UsageError("wrong-expiry", f"{text!r}: warn or revert is wanted")
+    return AtExpiry(text) if text else None
 
 
 def _seconds(text: str) -> float | None:

@@ -15,7 +15,7 @@ from typing import Any, Self
 from fleetctl.errors import FleetError, RefusedError, RemoteError
 from fleetctl.model.fleet import Host, Target
 from fleetctl.patching import snippets
-from fleetctl.patching.model import Patch, Rung
+from fleetctl.patching.model import AtExpiry, Patch, Rung
 from fleetctl.patching.ready import Key, Ready
 from fleetctl.transport import connect
 from fleetctl.transport.agent import Agent
@@ -117,6 +117,7 @@ def push(
     given: dict[str, str] | None = None,
     rung: Rung | None = None,
     expire: float | None = None,
+    at_expiry: AtExpiry | None = None,
     version: str = "",
     ready: Ready | None = None,
 ) -> dict[str, Any]:
@@ -158,7 +159,7 @@ def push(
         "rung": str(chosen),
         "version": seen["version"],
         "expire": patch.expire if expire is None else expire,
-        "at_expiry": str(patch.at_expiry),
+        "at_expiry": str(at_expiry or patch.at_expiry),
         "summary": patch.summary,
         "silent": patch.marker.silent,
         "captures": dict(patch.marker.captures),

@@ -6,7 +6,7 @@ import contextlib
 import os
 from typing import Any
 
-from fleetctl.remote import files, patch_store, unit
+from fleetctl.remote import files, patch_expiry, patch_store, unit
 
 
 def disk_hash(path: str) -> str | None:
@@ -25,6 +25,7 @@ def move(old: dict[str, Any], new: dict[str, Any]) -> None:
         step.replace()
         if patch_store.write_drop_in(new):
             unit.reload_units()
+        patch_expiry.schedule(new)
         patch_store.save(new)
     except BaseException:
         step.undo()
@@ -56,6 +57,7 @@ def _put_back(old: dict[str, Any]) -> None:
     with contextlib.suppress(Exception):  # the first fault is told; recover() finishes the rest
         if patch_store.write_drop_in(old):
             unit.reload_units()
+        patch_expiry.schedule(old)
         if os.path.exists(os.path.join(patch_store.folder(old["service"]), "state.json")):
             patch_store.save(old)
         patch_store.clean(old)

@@ -135,6 +135,7 @@ def _extend(state: dict[str, Any], record: dict[str, Any], args: dict[str, Any])
     for path in record["files"]:
         patch_plan.require_ours(state, path)
     record["expires_at"] = time.time() + args["expire"]
+    record["at_expiry"] = args.get("at_expiry", "warn")
     patch_change.move(state, dict(state))
     return {"changed": False, "files": _shown(state, record), "expires_at": record["expires_at"]}
 
