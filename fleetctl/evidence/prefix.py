@@ -52,7 +52,8 @@ _RAY = re.compile(
 )
 _RAY_REPEAT = re.compile(r" \[repeated \d+x across cluster\].{0,200}\Z")
 _KIBANA = re.compile(
-    r"(?P<when>[A-Z][a-z]{2} \d{1,2}, \d{4} @ \d\d:\d\d:\d\d\.\d{1,6})[ \t]{1,12}(?P<rest>.*)\Z", re.DOTALL
+    r"(?P<when>[A-Z][a-z]{2} \d{1,2}, \d{4} @ \d\d:\d\d:\d\d\.\d{1,6})[ \t]{1,12}(?P<rest>.*)\Z",
+    re.DOTALL,
 )
 _MPI = re.compile(r"\[\d+,(?P<rank>\d+)\]<(?:stdout|stderr)>: ?(?P<rest>.*)\Z", re.DOTALL)
 _RANK = re.compile(r"\[(?P<rank>(?:rank|default|Rank |RANK )\d+)\]: ?(?P<rest>.*)\Z", re.DOTALL)

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from fleetctl.evidence import journal, lines, order, prefix, source
+from fleetctl.evidence import journal, layout, lines, order, prefix, source
 from fleetctl.evidence.record import KERNEL, UNIT, Evidence, Record
 from fleetctl.remote.redact import redact
 
@@ -83,6 +83,7 @@ def from_bundle(folder: Path) -> Evidence:
         for k, v in _json(folder / "versions.json").items()
         if isinstance(v, str | int | float)
     }
+    whole.patches = _json(folder / "patches.json")
     for name in ("journal.jsonl", "journal.txt", "service.log", "kernel.jsonl", "dmesg.txt"):
         path = _first(folder, name)
         if path is None:
@@ -142,28 +143,49 @@ def _join(whole: Evidence, part: Evidence, name: str, cut: bool) -> None:
 
 
 def _text_records(data: bytes, first_line: int, evidence: Evidence) -> list[Record]:
-    found: list[Record] = []
     stream = ""
+    rows: list[tuple[int, str, str]] = []
     number = first_line - 1
-    held: Record | None = None
     for number, raw in lines.physical(data, first_line):
         text, cut = lines.clean(raw)
         evidence.truncated += cut
         header = _FILE_HEADER.match(text) if text.startswith("==> ") else None
         if header is not None:
             stream = header.group(1)
-            continue
-        if text.startswith("-- ") and _NOISE.match(text):
-            continue
-        part = prefix.cri_part(text) if text[:2] == "20" else None
+        elif not (text.startswith("-- ") and _NOISE.match(text)):
+            rows.append((number, text.rstrip("\r"), stream))
+    evidence.lines = number
+    return _joined(_laid_out(rows))
+
+
+def _laid_out(rows: list[tuple[int, str, str]]) -> list[Record]:
+    """Return records without the margin and the breaks that a viewer or a terminal added."""
+    mark = layout.margin([text for _, text, _ in rows])
+    texts = [layout.without(text, mark) for _, text, _ in rows] if mark else [t for _, t, _ in rows]
+    limit = layout.width(texts)
+    found: list[Record] = []
+    before = ""
+    for (number, _, stream), text in zip(rows, texts, strict=True):
+        if limit and found and layout.goes_on(before, text, limit):
+            found[-1].text += text
+        else:
+            found.append(Record(number, text, stream=stream))
+        before = text
+    return found
+
+
+def _joined(records: list[Record]) -> list[Record]:
+    """Join the parts into which a CRI runtime cut long lines."""
+    found: list[Record] = []
+    held: Record | None = None
+    for record in records:
+        part = prefix.cri_part(record.text) if record.text[:2] == "20" else None
         if part is not None and held is not None:
             held.text += part[0]
             held = held if part[1] and len(held.text) < 262_144 else None
             continue
-        record = Record(number, text, stream=stream)
         found.append(record)
         held = record if part is not None and part[1] else None
-    evidence.lines = number
     return found
 
 

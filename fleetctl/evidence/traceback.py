@@ -368,7 +368,7 @@ class Parser:
         block, self._block = self._block, None
         if block is None:
             return
-        if block.frames and not block.done:
+        if not block.done and (block.frames or any(h.text for h in block.heads)):
             self._cut_off(block)
         _share_ranks(block)
         self._found.raised += block.done

@@ -120,21 +120,22 @@ def _weights(known: Board) -> dict[int, _Weight]:
     return weights
 
 
-def _of_unit(unit: Unit, known: Board, story: Story, weights: dict[int, _Weight]) -> list[Candidate]:
+def _of_unit(
+    unit: Unit, known: Board, story: Story, weights: dict[int, _Weight]
+) -> list[Candidate]:
     matches = known.of(unit)
     roots = [m for m in matches if m.rule.role == "root"]
     names = {m.rule.id for m in matches}
     stoppers = {m.rule.id for m in matches if m.rule.role in ("benign", "advice")}
     wrapped = any(m.rule.role in ("cascade", "teardown") for m in matches)
     roots = [
-        m
-        for m in roots
-        if not stoppers - set(m.rule.beats) and _needed(m.rule, unit, story, known)
+        m for m in roots if not stoppers - set(m.rule.beats) and _needed(m.rule, unit, story, known)
     ]
     # A rule that knows the message speaks before one that only knows its kind of exception.
     knowing = [m for m in roots if m.rule.strength != "default"]
     roots = knowing or ([] if wrapped else roots)
-    roots = [m for m in roots if not any(m.rule.id in o.rule.beats for o in roots if o is not m)]
+    unbeaten = [m for m in roots if not any(m.rule.id in o.rule.beats for o in roots)]
+    roots = unbeaten or roots
     raised = unit.raised
     weight = _Weight()
     if raised is not None and unit.kind == EXCEPTION:
@@ -156,7 +157,12 @@ def _of_unit(unit: Unit, known: Board, story: Story, weights: dict[int, _Weight]
     wrapped = wrapped and not names & set(match.rule.beats)
     return [
         Candidate(
-            unit, match.rule, dict(match.captured), fatal=weight.fatal, request=weight.request, wrapped=wrapped
+            unit,
+            match.rule,
+            dict(match.captured),
+            fatal=weight.fatal,
+            request=weight.request,
+            wrapped=wrapped,
         )
     ]
 

@@ -175,7 +175,7 @@ def _without_root(
             Verdict.ESTABLISHED,
             why="somebody asked for the stop",
         )
-    if story.of("dead", "killed", "fatal-head", "wrapper"):
+    if story.of("dead", "killed", "fatal-head", "wrapper") or _broken_off(known):
         phase = _phase_of_end(known, timeline)
         return Answer(
             True,
@@ -197,6 +197,14 @@ def _without_root(
             why="one request failed, the server went on",
         )
     return _quiet(known, story, timeline)
+
+
+def _broken_off(known: Board) -> bool:
+    """Return whether the log ends inside a traceback of the program's own start."""
+    last = next((u.raised for u in reversed(known.units) if u.raised is not None), None)
+    if last is None or last.type or not last.frames or last.index < known.units[-1].index - 2:
+        return False
+    return last.frames[0].function in ("<module>", "_run_module_as_main", "run_scheduler_process")
 
 
 def _quiet(known: Board, story: Story, timeline: phases.Timeline) -> Answer:

@@ -36,9 +36,10 @@ _FUNCTIONS = {
         init_torch_distributed initialize_model_parallel init_distributed_environment
         ncclCommInitRank init_process_group new_group init_device init_model_parallel_group
         initialize_dp_attention init_worker_distributed_environment init_threads_binding
-        _new_process_group_helper init_nccl create_c10d_store _create_c10d_store _tcp_rendezvous_handler start_decode_thread
-        start_prefill_thread init_disaggregation init_transfer_engine initialize_transfer_engine
-        _lazy_init _cuda_init set_device init_ipc_channels init_zmq PortArgs
+        _new_process_group_helper init_nccl create_c10d_store _create_c10d_store
+        _tcp_rendezvous_handler start_decode_thread start_prefill_thread init_disaggregation
+        init_transfer_engine initialize_transfer_engine _lazy_init _cuda_init set_device
+        init_ipc_channels init_zmq PortArgs
     """,
     Phase.WARMUP: """
         _execute_server_warmup _wait_and_warmup kernel_warmup compile_or_warm_up_model

@@ -80,7 +80,9 @@ def newest_first(text: str) -> bytes:
 def docker_json(text: str) -> bytes:
     """Docker's own files: one JSON object for each piece of output."""
     rows = (
-        json.dumps({"log": line + "\n", "stream": "stderr", "time": f"2026-11-05T00:00:00.{n:09d}Z"})
+        json.dumps(
+            {"log": line + "\n", "stream": "stderr", "time": f"2026-11-05T00:00:00.{n:09d}Z"}
+        )
         for n, line in enumerate(text.split("\n"))
     )
     return ("\n".join(rows) + "\n").encode()
@@ -91,8 +93,7 @@ def cri_partial(text: str) -> bytes:
     rows = []
     for number, line in enumerate(text.split("\n")):
         pieces = textwrap.wrap(line, 8000, drop_whitespace=False, replace_whitespace=False) or [""]
-        for piece in pieces[:-1]:
-            rows.append(f"2026-11-05T00:00:00.{number:09d}Z stderr P {piece}")
+        rows += [f"2026-11-05T00:00:00.{number:09d}Z stderr P {piece}" for piece in pieces[:-1]]
         rows.append(f"2026-11-05T00:00:00.{number:09d}Z stderr F {pieces[-1]}")
     return ("\n".join(rows) + "\n").encode()
 
@@ -105,7 +106,10 @@ def coloured(text: str) -> bytes:
 def bars(text: str) -> bytes:
     """Progress bars that redraw with carriage returns between the lines."""
     bar = "Loading: 10%|#  | 1/9\rLoading: 20%|## | 2/9\r"
-    return "\n".join(bar + line if n % 7 == 3 and line[:1] == "[" else line for n, line in enumerate(text.split("\n"))).encode()
+    return "\n".join(
+        bar + line if n % 7 == 3 and line[:1] == "[" else line
+        for n, line in enumerate(text.split("\n"))
+    ).encode()
 
 
 def no_indent(text: str) -> bytes:

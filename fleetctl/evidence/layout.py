@@ -1,0 +1,50 @@
+"""Undo what carried a text: quoting, indentation of the whole, lines that a narrow terminal broke."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from itertools import pairwise
+
+_NARROW = range(40, 260)
+_STARTS = re.compile(
+    r"\s*File \"|Traceback |\[?\d{4}-\d\d-\d\d|\[\d\d:\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:|\[rank"
+    r"|(?:INFO|WARNING|ERROR)\b|\(\w+ pid=|[IWEF]\d{4} |usage: |NVRM|During handling|The above exception"
+    r"|\S{1,60} +\| |\s*[\^~]+\s*\Z"
+)
+
+
+def margin(texts: list[str]) -> str:
+    """Return what nearly every line starts with: a quoting mark, or white space; else ""."""
+    filled = [t for t in texts if t.strip()]
+    if len(filled) < 3:
+        return ""
+    for mark in ("> ", ">", "| "):
+        if sum(t.startswith(mark) for t in filled) >= 0.9 * len(filled):
+            return mark
+    width = min(len(t) - len(t.lstrip(" ")) for t in filled)
+    return " " * width
+
+
+def without(text: str, mark: str) -> str:
+    """Return a line without the margin."""
+    if text.startswith(mark):
+        return text[len(mark) :]
+    return text.removeprefix(mark.rstrip())
+
+
+def width(texts: list[str]) -> int:
+    """Return the width at which a terminal broke the lines, or 0 when nothing looks broken."""
+    lengths = Counter(len(t) for t in texts)
+    widest = max(lengths, default=0)
+    if widest not in _NARROW or lengths[widest] < 3 or lengths[widest] < 0.04 * len(texts):
+        return 0
+    broken = sum(goes_on(a, b, widest) for a, b in pairwise(texts))
+    return widest if broken >= 3 and broken >= 0.7 * lengths[widest] else 0
+
+
+def goes_on(text: str, following: str, limit: int) -> bool:
+    """Return whether a line of full width is continued by the one below."""
+    if len(text) != limit or not following or _STARTS.match(following):
+        return False
+    return following[:12] != text[:12]
