@@ -66,8 +66,7 @@ def _root_lines(triage: dict[str, Any]) -> list[str]:
     root = triage.get("root")
     if not root:
         return ["  root        not in this log"]
-    kind = f"{root['exception_type']}: " if root.get("exception_type") else ""
-    lines = [f"  root        {kind}{root['message']}"]
+    lines = [f"  root        {titled(root)}"]
     where = [f"line {root['line']}"]
     if root.get("ranks"):
         where.append("ranks " + ", ".join(root["ranks"]))
@@ -76,6 +75,12 @@ def _root_lines(triage: dict[str, Any]) -> list[str]:
     frames = [f for f in root.get("frames") or () if f.get("in_app")][-3:]
     lines += [f"              at {f['file']}:{f['line']} in {f['function']}" for f in frames]
     return lines
+
+
+def titled(root: dict[str, Any]) -> str:
+    """Return the root's message with the exception's type in front, once."""
+    kind, message = root.get("exception_type") or "", str(root["message"])
+    return message if kind.rsplit(".", 1)[-1] in message.split(":", 1)[0] else f"{kind}: {message}"
 
 
 def _cascade_lines(triage: dict[str, Any]) -> list[str]:
@@ -122,7 +127,7 @@ def issue_text(occurrence: Occurrence, group: Group, names: Iterable[str] = ()) 
             f"{triage.get('label')}.",
             "",
             "```",
-            f"{root.get('exception_type') or ''} {root.get('message') or 'root not in the log'}".strip(),
+            titled(root) if root else "root not in the log",
             *frames,
             "```",
             f"Ranks: {', '.join(root.get('ranks') or ()) or 'not given'}. Seen {group.count} time(s).",

@@ -1,0 +1,1 @@
+"""``make demo``: the founding story on real hosts."""
