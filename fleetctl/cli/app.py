@@ -32,6 +32,7 @@ COMMANDS: dict[str, Entry] = {
     "render": Entry("render", "Show the unit and the files that a deploy would write."),
     "lint": Entry("lint", "Check a profile against the flags of an SGLang, in milliseconds."),
     "doctor": Entry("doctor", "Look hosts over before the first restart; changes nothing."),
+    "diff-hosts": Entry("diff_hosts", "What differs between hosts that should be alike."),
     "adopt": Entry("adopt", "Turn a server that somebody else set up into a profile."),
     "flags": Entry("flags", "SGLang's flags by release or host: list, show, diff, migrate, effect."),
     "schemas": Entry("schemas", "JSON schemas of hosts.yaml and profiles, for editors."),

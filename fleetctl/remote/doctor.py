@@ -10,7 +10,7 @@ from fleetctl.remote import look_gpu, look_sglang, look_system, records
 
 GROUPS = (
     "systemd", "names", "kernel", "memory", "disks", "journal", "kernel_log", "leftovers", "ports",
-    "clock", "python", "unit", "patches", "model", "gpu",
+    "clock", "python", "unit", "patches", "launch", "model", "gpu",
 )  # fmt: skip
 
 
@@ -40,6 +40,7 @@ def look(args: dict[str, Any], _session: Any = None) -> dict[str, Any]:
             args.get("python") or look_sglang.interpreter_of(str(args["unit"]))
         ),
         "unit": lambda: look_sglang.service(service, str(args["unit"])),
+        "launch": lambda: {"id": last.get("id"), "config": config, "outcome": last.get("outcome")},
         "patches": lambda: look_sglang.patches(service),
         "model": lambda: look_sglang.model(model),
         "gpu": look_gpu.look,
@@ -55,7 +56,6 @@ def look(args: dict[str, Any], _session: Any = None) -> dict[str, Any]:
             except Exception as error:  # noqa: BLE001  one group's fault must not hide the others' answers
                 found["errors"][group] = "%s: %s" % (type(error).__name__, error)
     found["seconds"] = round(time.monotonic() - begun, 3)
-    found["launch"] = last.get("id")
     return found
 
 

@@ -57,6 +57,7 @@ def kernel() -> dict[str, Any]:
     pattern = procs.read("/proc/sys/kernel/core_pattern").strip()
     program = pattern[1:].split()[0] if pattern.startswith("|") and len(pattern) > 1 else ""
     return {
+        "os": _os_name(),
         "release": platform.release(),
         "machine": platform.machine(),
         "ephemeral": [low, high],
@@ -161,3 +162,8 @@ def clock() -> dict[str, Any]:
         "uptime": float(uptime[0]) if uptime else None,
         "root": os.geteuid() == 0,
     }
+
+
+def _os_name() -> str:
+    match = re.search(r'^PRETTY_NAME="?([^"\n]*)', procs.read("/etc/os-release"), re.MULTILINE)
+    return match.group(1) if match else ""
