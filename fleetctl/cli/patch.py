@@ -125,6 +125,10 @@ def check(
         typer.Option("--sglang", metavar="VERSION", help="A version (repeatable)."),
     ],
     params: Params = [],  # noqa: B006  Typer copies it
+    write: Annotated[
+        Path | None,
+        typer.Option("--write", metavar="FOLDER", help="Also write the patched files there."),
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Verify a patch against the sources of versions, without a host.
@@ -143,6 +147,9 @@ def check(
             show.json_line(result.to_json())
         else:
             _print_check(result)
+        if write is not None and result.ok:
+            for path in anchors.write(patch, version, tree, write, pairs(params)):
+                show.note(f"wrote {path}")
     return int(Exit.OK if good else Exit.NEGATIVE)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -227,8 +228,9 @@ def _print_push(link: Link, answer: dict[str, Any], restarted: bool) -> None:
         show.note(f"  not active yet: restart {link.target} (or push with --restart)")
 
 
-def _clock(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+def _clock(text: str) -> str:
+    """Return a time of the host as the clock here shows it."""
+    return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def _rung(text: str) -> Any:

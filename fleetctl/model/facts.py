@@ -149,7 +149,7 @@ class PatchNote:
     digest: str = ""
     rung: str = ""
     by: str = ""
-    expires_at: float = 0.0  # seconds since 1970
+    expires_at: str = ""
     expired: bool = False
     problem: str = ""
 

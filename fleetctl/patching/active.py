@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,16 +9,15 @@ from fleetctl.model.facts import HostFacts, PatchNote
 from fleetctl.model.fleet import Profile
 
 
-def remarks(target: str, notes: tuple[PatchNote, ...], now: float | None = None) -> list[str]:
-    """Return a line for each patch of a service: active until when, or expired since when."""
-    moment = time.time() if now is None else now
+def remarks(target: str, notes: tuple[PatchNote, ...]) -> list[str]:
+    """Return a line for each patch of a service: applied until when, or expired since when."""
     lines = []
     for note in notes:
         if note.problem:
             lines.append(f"{target}: its patches cannot be read: {note.problem}")
             continue
-        until = time.strftime("%Y-%m-%d %H:%M", time.localtime(note.expires_at))
-        if moment > note.expires_at:
+        until = note.expires_at
+        if note.expired:
             hint = f"fleetctl patch revert {note.name} {target}"
             lines.append(f"{target}: patch {note.name} of {note.by} EXPIRED at {until}: {hint}")
         else:

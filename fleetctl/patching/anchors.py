@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fleetctl.patching import snippets
-from fleetctl.patching.model import Patch, Rendered
+from fleetctl.patching.model import Patch
 from fleetctl.remote import patch_files
 from fleetctl.remote.instrument import InstrumentError
 from fleetctl.remote.source_tree import FolderTree, WheelTree
@@ -85,7 +85,23 @@ def _try(path: str, data: bytes, work: dict[str, Any], version: str) -> list[Anc
     return [Anchor(path, a["symbol"], a["line"], True) for a in done.anchors]
 
 
-def original_hash(tree: FolderTree | WheelTree, rendered: Rendered) -> dict[str, str]:
-    """Return path → sha256 of the files that a patch would change in these sources."""
-    found = patch_files.locate(tree, rendered.to_json())
-    return {p: hashlib.sha256(d).hexdigest() for p, d in found.files.items()}
+def write(
+    patch: Patch, version: str, tree: FolderTree | WheelTree, folder: Path, given: dict[str, str]
+) -> list[Path]:
+    """Write the patched files of a version below a folder and return them, for a container's mounts.
+
+    Raises ConfigError where a place cannot be built.
+    """
+    rendered = snippets.render(patch, version, given).to_json()
+    found = patch_files.locate(tree, rendered)
+    written = []
+    for path, data in sorted(found.files.items()):
+        try:
+            built = patch_files.build(data, [found.work(path, rendered)])
+        except InstrumentError as error:
+            raise snippets.as_fault(error, path) from error
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(built.data)
+        written.append(target)
+    return written

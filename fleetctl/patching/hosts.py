@@ -6,7 +6,9 @@ session and under the lock that it has already.
 
 from __future__ import annotations
 
+import base64
 import secrets
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -14,9 +16,10 @@ from typing import Any, Self
 
 from fleetctl.errors import FleetError, RefusedError, RemoteError
 from fleetctl.model.fleet import Host, Target
-from fleetctl.patching import snippets
-from fleetctl.patching.model import AtExpiry, Patch, Rung
+from fleetctl.patching import snippets, wheels
+from fleetctl.patching.model import AtExpiry, Patch, Rendered, Rung
 from fleetctl.patching.ready import Key, Ready
+from fleetctl.remote import unidiff
 from fleetctl.transport import connect
 from fleetctl.transport.agent import Agent
 from fleetctl.transport.base import Connection
@@ -156,6 +159,7 @@ def push(
         "python": wish.python,
         "patch": rendered.to_json(),
         "bases": dict(rendered.bases),
+        "originals": _originals(rendered, found),
         "rung": str(chosen),
         "version": seen["version"],
         "expire": patch.expire if expire is None else expire,
@@ -177,6 +181,18 @@ def push(
     result = (ready or Ready(None)).use(Key(seen["record"], seen["python"], digest), ask)
     head = {"patch": patch.name, "digest": digest, "rung": str(chosen), "version": found}
     return head | result
+
+
+def _originals(rendered: Rendered, version: str) -> dict[str, str]:
+    """Return the released files that diffs change, so that a host can say how its own differ."""
+    if not rendered.diffs or wheels.cached(version) is None:
+        return {}
+    tree = wheels.tree(version)
+    paths = {f.path for text in rendered.diffs for f in unidiff.parse(text)}
+    return {
+        p: base64.b64encode(zlib.compress(tree.read(p))).decode()
+        for p in sorted(paths & set(tree.names))
+    }
 
 
 def _rung(patch: Patch, rung: Rung | None, where: str) -> Rung:
@@ -222,9 +238,6 @@ def history(call: Call, target: Target, limit: int = 200) -> list[dict[str, Any]
 
 def fetch(call: Call, target: Target, sha256: str) -> bytes:
     """Return kept bytes (an original or a patched file) of one target."""
-    import base64
-    import zlib
-
     from fleetctl.remote.patch_store import sha
 
     packed = call("patching.fetch", {**place(target), "sha256": sha256})["data"]

@@ -29,16 +29,29 @@ def without(state: dict[str, Any], name: str) -> dict[str, Any]:
     return new
 
 
-def _rebuild(service: str, entry: dict[str, Any]) -> None:
-    """Build a file from its pristine bytes and the work on it; the result is kept."""
+def _rebuild(service: str, entry: dict[str, Any], original: tuple[bytes, str] = (b"", "")) -> None:
+    """Build a file from its pristine bytes and the work on it; the result is kept.
+
+    ``original`` is what a diff was made from, where that is known: bytes, or their hash alone.
+    """
     data = patch_store.read(patch_store.kept(service, entry["pristine"]))
     try:
         built = patch_files.build(data, entry["works"])
     except InstrumentError as error:
-        raise AgentError(error.reference, error.message)
+        raise AgentError(error.reference, error.message, context=_unlike(data, *original))
     entry["current"] = patch_store.keep(service, built.data)
     entry["line_maps"] = built.line_maps
     entry["anchors"] = built.anchors
+
+
+def _unlike(data: bytes, original: bytes, digest: str) -> list[str]:
+    """Return how a file differs from the one that a diff was made from."""
+    wanted = patch_store.sha(original) if original else digest
+    if not wanted or wanted == patch_store.sha(data):
+        return []
+    head = "the file here (%s) is not the one that the diff was made from (%s)"
+    lines = [head % (patch_store.sha(data)[:12], wanted[:12])]
+    return lines + (_diff(original, data) if original else [])
 
 
 def place(
@@ -102,6 +115,14 @@ def files_digest(new: dict[str, Any], name: str) -> str:
 def pack(data: bytes) -> str:
     """Return bytes as text for the wire."""
     return base64.b64encode(zlib.compress(data)).decode("ascii")
+
+
+def originals_of(args: dict[str, Any]) -> dict[str, tuple[bytes, str]]:
+    """Return what the client knows of the files that diffs were made from: bytes, hash."""
+    known = {path: (b"", digest) for path, digest in (args.get("bases") or {}).items()}
+    for path, text in (args.get("originals") or {}).items():
+        known[path] = (zlib.decompress(base64.b64decode(text)), "")
+    return known
 
 
 def prepared(
@@ -225,7 +246,11 @@ def _diff(left: bytes, right: bytes) -> list[str]:
 
 
 def build(
-    new: dict[str, Any], files: dict[str, tuple[bytes, dict[str, Any]]], rung: str, root: str
+    new: dict[str, Any],
+    files: dict[str, tuple[bytes, dict[str, Any]]],
+    rung: str,
+    root: str,
+    originals: dict[str, tuple[bytes, str]],
 ) -> dict[str, str]:
     """Put the patch's work into the state's files; return what must compile: path → hash."""
     service = new["service"]
@@ -242,7 +267,7 @@ def build(
         entry = dict(entry, works=[*entry["works"], work])
         entry["blind"] = [c for c in patch_store.bytecode_of(path) if patch_store.unchecked(c)]
         if ready is None:
-            _rebuild(service, entry)
+            _rebuild(service, entry, originals.get(os.path.relpath(path, root), (b"", "")))
         else:
             data = zlib.decompress(base64.b64decode(ready["data"]))
             if patch_store.keep(service, data) != ready["current"]:

@@ -158,8 +158,8 @@ def describe(
     return {
         "name": record["name"], "digest": record["digest"], "rung": record["rung"],
         "state": verdict, "why_state": why, "summary": record.get("summary", ""),
-        "expired": time.time() > record["expires_at"], "expires_at": record["expires_at"],
-        "at_expiry": record.get("at_expiry", "warn"), "pushed_at": record["pushed_at"],
+        "expired": time.time() > record["expires_at"], "expires_at": patch_store.stamp(record["expires_at"]),
+        "at_expiry": record.get("at_expiry", "warn"), "pushed_at": patch_store.stamp(record["pushed_at"]),
         "by": record["by"], "why": record["why"], "version": record["version"],
         "parameters": record["parameters"], "invocation_id": invocation,
         "files": [

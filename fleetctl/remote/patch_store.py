@@ -148,6 +148,11 @@ def active(service: str) -> dict[str, str]:
     return {p["name"]: p["digest"] for p in (state or {}).get("patches", [])}
 
 
+def stamp(epoch: float) -> str:
+    """Return seconds since 1970 as RFC 3339 in UTC, for the wire."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch))
+
+
 def notes(service: str) -> list[dict[str, Any]]:
     """Return what every command should say of a service's patches: name, rung, by whom, until when."""
     try:
@@ -157,7 +162,7 @@ def notes(service: str) -> list[dict[str, Any]]:
     return [
         {
             "name": p["name"], "digest": p["digest"], "rung": p["rung"], "by": p["by"],
-            "expires_at": p["expires_at"], "expired": time.time() > p["expires_at"], "problem": "",
+            "expires_at": stamp(p["expires_at"]), "expired": time.time() > p["expires_at"], "problem": "",
         }
         for p in (state or {}).get("patches", [])
     ]  # fmt: skip

@@ -137,7 +137,11 @@ def _extend(state: dict[str, Any], record: dict[str, Any], args: dict[str, Any])
     record["expires_at"] = time.time() + args["expire"]
     record["at_expiry"] = args.get("at_expiry", "warn")
     patch_change.move(state, dict(state))
-    return {"changed": False, "files": _shown(state, record), "expires_at": record["expires_at"]}
+    return {
+        "changed": False,
+        "files": _shown(state, record),
+        "expires_at": patch_store.stamp(record["expires_at"]),
+    }
 
 
 def _apply(
@@ -154,7 +158,7 @@ def _apply(
     files = ready or patch_plan.place(new, patch, args, root)
     for path in files:
         patch_plan.admit(new, path, args["rung"], found, seen)
-    built = patch_plan.build(new, files, args["rung"], root)
+    built = patch_plan.build(new, files, args["rung"], root, patch_plan.originals_of(args))
     if not ready:
         patch_resolve.compile_check(
             launch, [(patch_store.kept(args["service"], d), p) for p, d in built.items()]
@@ -165,12 +169,12 @@ def _apply(
     patch_store.remember(args["service"], {
         "event": "push", "name": patch["name"], "digest": patch["digest"], "rung": args["rung"],
         "by": args["lock"]["who"], "why": args["lock"]["why"], "files": sorted(files),
-        "version": seen["version"], "expires_at": record["expires_at"],
+        "version": seen["version"], "expires_at": patch_store.stamp(record["expires_at"]),
     })  # fmt: skip
     return {
         "changed": True,
         "files": _shown(new, record),
-        "expires_at": record["expires_at"],
+        "expires_at": patch_store.stamp(record["expires_at"]),
         "others": _others(seen),
         "prepared": None if ready else patch_plan.prepare(new, files, seen, root, patch["name"]),
     }

@@ -87,12 +87,12 @@ def test_the_timer_goes_with_the_patch(scratch: Scratch, patch: Patch) -> None:
 
 def test_every_command_says_what_is_applied_and_what_is_over() -> None:
     notes = (
-        PatchNote("a", by="ann", expires_at=2000.0),
-        PatchNote("b", by="bob", expires_at=500.0),
+        PatchNote("a", by="ann", expires_at="2026-11-29T20:49:38Z"),
+        PatchNote("b", by="bob", expires_at="2026-11-29T12:00:00Z", expired=True),
         PatchNote("?", problem="cannot be parsed"),
     )
-    first, second, third = active.remarks("h/main", notes, now=1000.0)
-    assert "a of ann is applied until" in first
+    first, second, third = active.remarks("h/main", notes)
+    assert "a of ann is applied until 2026-11-29T20:49:38Z" in first
     assert "b of bob EXPIRED" in second
     assert "fleetctl patch revert b h/main" in second
     assert "cannot be parsed" in third

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import stat
 import threading
@@ -460,3 +461,64 @@ def test_what_is_shipped_can_be_found() -> None:
         p.name for p in places.packaged("patches").iterdir() if (p / "patch.toml").is_file()
     )
     assert LockedError.exit_code == Exit.LOCKED
+
+
+class TestDiffs:
+    @pytest.fixture
+    def fix(self, scratch: Scratch, tmp_path: Path) -> Patch:
+        """A diff for the runner, made from the file that is there."""
+        old = scratch.runner.read_text()
+        new = old.replace("        dst.copy_(src)\n", "        dst.copy_(src)  # slowly\n")
+        path = "sglang/srt/model_executor/cuda_graph_runner.py"
+        lines = difflib.unified_diff(
+            old.splitlines(keepends=True), new.splitlines(keepends=True), f"a/{path}", f"b/{path}"
+        )
+        folder = tmp_path / "fix"
+        folder.mkdir()
+        (folder / "fix.patch").write_text("".join(lines))
+        (folder / "patch.toml").write_text(
+            'name = "fix"\nsummary = "x"\nsglang = ">=0.5"\nexpire = "1h"\n[[diff]]\nfile = "fix.patch"\n'
+            f'sglang = "=={VERSION}"\nbase = {{ "{path}" = "{sha(scratch.runner)}" }}\n'
+        )
+        return load(folder)
+
+    def test_a_diff_is_applied_and_taken_back(self, scratch: Scratch, fix: Patch) -> None:
+        before = scratch.runner.read_bytes()
+        scratch.push(fix, rung=Rung.EDIT)
+        assert b"# slowly" in scratch.runner.read_bytes()
+        assert b"fleetctl-patch fix v1" in scratch.runner.read_bytes(), "the beacon proves it"
+        scratch.revert()
+        assert scratch.runner.read_bytes() == before
+
+    def test_a_block_and_a_diff_share_a_file(
+        self, scratch: Scratch, fix: Patch, patch: Patch
+    ) -> None:
+        before = scratch.runner.read_bytes()
+        scratch.push(patch, rung=Rung.EDIT)
+        scratch.push(fix, rung=Rung.EDIT)
+        text = scratch.runner.read_bytes()
+        assert b"# slowly" in text
+        assert instrument.patches_in(text) == [patch.name, "fix"]
+        scratch.revert("fix")
+        assert b"# slowly" not in scratch.runner.read_bytes()
+        scratch.revert()
+        assert scratch.runner.read_bytes() == before
+
+    def test_another_file_is_refused_with_what_is_unlike(
+        self, scratch: Scratch, fix: Patch
+    ) -> None:
+        scratch.runner.write_text(
+            scratch.runner.read_text().replace("dst.copy_(src)", "copy(dst, src)")
+        )
+        with pytest.raises(RemoteError) as caught:
+            scratch.push(fix)
+        assert caught.value.reference == "context-not-found"
+        assert "is not the one that the diff was made from" in caught.value.context[0]
+        assert not scratch.drop_in.exists()
+
+    def test_a_diff_of_another_version_has_nothing_to_do(
+        self, scratch: Scratch, fix: Patch
+    ) -> None:
+        with pytest.raises(RefusedError) as caught:
+            scratch.push(fix, version="0.5.13")
+        assert caught.value.reference == "version-not-meant"
