@@ -22,6 +22,7 @@ from fleetctl.transport.base import Connection, Result
 COMMAND_SECONDS = 600.0
 SLACK_SECONDS = 10.0  # the host's own timeout goes off first, and says so by its status
 PUT_FAILED = 73  # EX_CANTCREAT of sysexits.h
+WHOLE = b"whole"
 PUT_MARK = b"fleetctl-put: "
 TIMEOUT_STATUSES = (124, 137)  # of timeout(1), by TERM and by KILL
 
@@ -93,8 +94,7 @@ def command_text(words: Sequence[str]) -> str:
 
 def script(job: Job) -> str:
     """Return the shell text that stores the files and runs the command."""
-    last = len(job.puts) - 1
-    text = "".join(_put_text(put, last=n == last) for n, put in enumerate(job.puts))
+    text = "".join(map(_put_text, job.puts))
     command = job.command
     if job.timeout is not None:
         # Ends the command also when this end of the line is gone.
@@ -107,17 +107,22 @@ def script(job: Job) -> str:
     return f"sudo -n sh -c {shlex.quote(text)}" if job.become else text
 
 
-def _put_text(put: Put, *, last: bool) -> str:
+def stdin(job: Job) -> bytes:
+    """Return the files as the script reads them: each with a line behind that says it was whole."""
+    return b"".join(put.data + WHOLE + b"\n" for put in job.puts)
+
+
+def _put_text(put: Put) -> str:
     plain = put.mode & 0o666
-    # dd makes the file with its final mode: no moment at which others could read a secret.
-    source = "" if last else f"head -c {len(put.data)} | "
+    mode = f' && chmod {put.mode:04o} "$t"' if put.mode != plain else ""
+    # dd makes the file with its final mode (no moment at which others could read a secret), reads not
+    # a byte more than its own, and comes back when they are on the disk.
     return (
         f'd={_path(put.destination)}; [ -d "$d" ] && d=$d/{shlex.quote(put.name)}\n'
         '[ -L "$d" ] && d=$(readlink -f "$d"); t=$d.fleetctl-$$\n'
-        f'(umask {0o666 & ~plain:04o}; {source}dd of="$t" bs=64k conv=fsync status=none)'
-        f' && [ "$(wc -c <"$t")" -eq {len(put.data)} ]'
-        + (f' && chmod {put.mode:04o} "$t"' if put.mode != plain else "")
-        + ' && mv -f "$t" "$d" || '
+        f'(umask {0o666 & ~plain:04o}; dd of="$t" bs=64k count={len(put.data)} '
+        "iflag=fullblock,count_bytes conv=fsync status=none)"
+        f' && read -r w && [ "$w" = {WHOLE.decode()} ]{mode} && mv -f "$t" "$d" || '
         f'{{ rm -f "$t"; echo "{PUT_MARK.decode()}$d" >&2; exit {PUT_FAILED}; }}\n'
     )
 
@@ -137,7 +142,7 @@ class Runner:
         self.on_output = on_output
         self.doing: dict[str, tuple[str, float]] = {}  # host → (what, since when)
         self._script = script(job)
-        self._stdin = b"".join(p.data for p in job.puts)
+        self._stdin = stdin(job)
         self._running: set[Connection] = set()
         self._lock = threading.Lock()
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fleetctl.errors import RemoteError, UsageError
-from fleetctl.fleet.run import Job, Put, Runner, command_text, parse_put, script
+from fleetctl.fleet.run import Job, Put, Runner, command_text, parse_put, script, stdin
 from fleetctl.model.fleet import Host
 
 Start = Callable[..., Any]
@@ -87,11 +87,15 @@ def test_what_cannot_be_written_is_put_failed_and_nothing_is_run(
     assert not (tmp_path / "ran").exists()
 
 
-def test_input_that_ends_too_early_leaves_the_old_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("missing", [1, 6, 7, 106])
+def test_input_that_ends_too_early_leaves_the_old_file(tmp_path: Path, missing: int) -> None:
     (tmp_path / "f").write_text("old")
-    text = script(Job(f"touch {tmp_path}/ran", (put(tmp_path / "f", b"x" * 100),)))
+    job = Job(f"touch {tmp_path}/ran", (put(tmp_path / "f", b"x" * 100),))
     done = subprocess.run(
-        ["/bin/sh", "-c", text], input=b"x" * 99, capture_output=True, check=False
+        ["/bin/sh", "-c", script(job)],
+        input=stdin(job)[:-missing],
+        capture_output=True,
+        check=False,
     )
     assert done.returncode == 73
     assert (tmp_path / "f").read_text() == "old"
