@@ -79,7 +79,7 @@ def _gpus(gpu: Mapping[str, Any]) -> str:
 
 
 def differences(visits: Sequence[Visit]) -> list[Row]:
-    """Return the facts in which answering hosts differ, by name; a host with several services counts as several."""
+    """Return the facts in which answering hosts differ; several services of a host are compared too."""
     tables = {
         v.host if len(v.facts) == 1 else f"{v.host}/{service}": flat(facts)
         for v in visits
