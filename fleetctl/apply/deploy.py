@@ -14,10 +14,11 @@ from fleetctl.apply.session import Event, Session
 from fleetctl.apply.watching import watch, watch_args
 from fleetctl.apply.wish import Wish, token
 from fleetctl.clock import SystemClock, rfc3339
-from fleetctl.errors import FleetError, ManyErrors, RefusedError, UnreachableError
+from fleetctl.errors import FleetError, ManyErrors, RefusedError, RemoteError, UnreachableError
 from fleetctl.model.fleet import Target
 from fleetctl.model.launch import LaunchRecord
 from fleetctl.model.plan import MASK, WriteFile
+from fleetctl.patching import active, deploying, hosts
 
 Tell = Callable[[Event], None]
 APPLY_MARGIN = 120.0  # seconds on top of what the stops may take
@@ -59,6 +60,9 @@ class Deployment:
         body["changed_since_ready"] = _texts(prepared)
         body["findings"] = [finding.to_json() for finding in prepared.findings]
         body["texts"] = [step.describe() for step in plan.steps]
+        body["warnings"] = [
+            *body["warnings"], *active.remarks(str(self.target), prepared.facts.patch_notes)
+        ]  # fmt: skip
         for step in body["steps"]:
             if step.get("path") == collector.PATH:
                 step["content"] = None  # the program's own file: long, and the same for all
@@ -89,7 +93,13 @@ class Deployment:
     # --- the way ---
 
     def _go(self, prepared: Prepared) -> Outcome:
-        applied = self._apply(prepared)
+        pushed = self._push(prepared)
+        try:
+            applied = self._apply(prepared)
+        except RemoteError as error:
+            if pushed and error.reference != "start-failed":
+                deploying.take_back(self.session.call, self.target, pushed, self._patcher())
+            raise
         invocation = str(applied["invocation_id"])
         if not self.wish.wait:
             return self._outcome(State.STARTED, invocation_id=invocation)
@@ -102,6 +112,32 @@ class Deployment:
         }
         result = watch(self.session, args, self.tell)
         return self._settle(result, invocation)
+
+    def _push(self, prepared: Prepared) -> list[dict[str, Any]]:
+        """Put the patches of the profile there, before anything starts."""
+        if not self.wish.patches:
+            return []
+        facts = prepared.facts
+        version = str(facts.interpreter.sglang)
+        done = deploying.push_missing(
+            self.session.call,
+            self.target,
+            self.wish.patches,
+            facts.patches,
+            self._patcher(),
+            version,
+        )
+        for one in done:
+            self.tell(
+                {"event": "step", "do": "push-patch", "state": "done", "target": one["patch"]}
+            )
+        return done
+
+    def _patcher(self) -> hosts.Wish:
+        return hosts.Wish(
+            self._lock["who"], self._lock["command"], self.wish.reason or self._lock["why"],
+            break_lock=self.wish.break_lock, python=self.wish.profile.python, token=self._lock["token"],
+        )  # fmt: skip
 
     def _apply(self, prepared: Prepared) -> dict[str, Any]:
         assert self.launch is not None

@@ -80,7 +80,7 @@ def prepare(session: Session, target: Target, wish: Wish) -> Prepared:
         versions=versions(facts),
         systemd=facts.systemd,
         templates=wish.templates,
-        patches=facts.patches,
+        patches=facts.patches | _patches(wish, facts, target),
     )
     plan = plan_deploy(
         rendered,
@@ -99,6 +99,15 @@ def prepare(session: Session, target: Target, wish: Wish) -> Prepared:
         last_ready_profile="" if ready is None else ready.config.profile,
         findings=tuple(findings),
     )
+
+
+def _patches(wish: Wish, facts: HostFacts, target: Target) -> dict[str, str]:
+    """Return the digests that the patches of the profile have once they are there."""
+    if not wish.patches:
+        return {}
+    from fleetctl.patching import deploying
+
+    return deploying.digests(wish.patches, facts.interpreter.sglang, str(target))
 
 
 def versions(facts: HostFacts) -> dict[str, str]:

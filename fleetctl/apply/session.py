@@ -21,6 +21,7 @@ MODULES = (
     "flags",
     "lock",
     "logs",
+    "patching",
     "model_folder",
     "records",
     "status",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from fleetctl.apply.session import Event, Session, Sink
@@ -36,7 +37,7 @@ class Bookmark:
     def __init__(self) -> None:
         self.cursor = ""
         self.phase = ""
-        self.seconds = 0.0
+        self.began = time.monotonic()
         self.answers = 0
         self.ready = False
 
@@ -44,7 +45,6 @@ class Bookmark:
         """Take an event of the agent; its cursor is for us alone."""
         self.cursor = event.pop("cursor", "") or self.cursor
         self.phase = event.get("phase", self.phase)
-        self.seconds = event.get("seconds", self.seconds)
         self.answers += event.get("event") == "request"
         self.ready = self.ready or event.get("event") == "ready"
 
@@ -53,7 +53,7 @@ class Bookmark:
         return {
             "cursor": self.cursor,
             "phase": self.phase,
-            "seconds": self.seconds,
+            "seconds": time.monotonic() - self.began,
             "ready_line": self.phase == "serving",
             "ready": self.ready,
         }

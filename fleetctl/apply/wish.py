@@ -7,11 +7,14 @@ import secrets as random_source
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fleetctl.config.secrets import Secrets
 from fleetctl.errors import UsageError
 from fleetctl.model.fleet import Profile
+
+if TYPE_CHECKING:
+    from fleetctl.patching.model import Patch
 
 REQUEST_LIMIT = 16 * 1024 * 1024
 
@@ -34,6 +37,7 @@ class Wish:
     stall: float | None = None  # seconds without any sign of life that count as a hang
     dry_run: bool = False
     masked: bool = True
+    patches: tuple[Patch, ...] = ()  # those that the profile or --patch asks for
 
     def limits(self) -> dict[str, Any]:
         """Return the limits of the watch that were asked for."""

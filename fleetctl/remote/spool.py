@@ -20,6 +20,7 @@ SCHEMA = "fleetctl.bundle/1"
 SECONDS = 20.0  # for everything together
 BUNDLE_BYTES = 48 * 1024 * 1024
 HEAD_LINES = 3000  # the start: arguments, weights, capture
+FEW = 100  # so few may be missing some
 TAIL_LINES = 20000  # the end, where it failed
 KEPT_BUNDLES = 20  # of one service
 KEPT_BYTES = 512 * 1024 * 1024
@@ -85,7 +86,29 @@ def _journal(bundle: Bundle) -> str | None:
                 % (HEAD_LINES, len(tail))
             )
         head += tail
+    elif head and len(head) < FEW:
+        head = sorted(head + _strays(bundle, head), key=_time)
     return "".join(json.dumps(r, separators=(",", ":")) + "\n" for r in head) or None
+
+
+def _time(record: dict[str, Any]) -> int:
+    return int(record.get("__REALTIME_TIMESTAMP") or 0)
+
+
+def _strays(bundle: Bundle, own: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return lines of the unit that no invocation is named for, from the time of this one.
+
+    A process that dies within milliseconds of its last words is gone before journald has asked the
+    kernel whose they were.
+    """
+    argv = [
+        "journalctl", "--no-pager", "-q", "--all", "-o", "json", "-n", str(HEAD_LINES),
+        "--output-fields=" + ",".join(journal.FIELDS),
+        "--since=@%.3f" % (_time(own[0]) / 1e6 - 0.5), "--until=@%.3f" % (_time(own[-1]) / 1e6 + 1.0),
+        "_SYSTEMD_UNIT=" + bundle.unit,
+    ]  # fmt: skip
+    found = _records(bundle, argv, HEAD_LINES)
+    return [r for r in found if not r.get("_SYSTEMD_INVOCATION_ID")]
 
 
 def _records(bundle: Bundle, argv: list[str], count: int) -> Any:

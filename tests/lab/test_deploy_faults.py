@@ -40,18 +40,20 @@ def expect(done: Done, reference: str, rc: int, state: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "reference"),
+    ("fault", "references"),
     [
-        ("refuse", "connection-refused"),
-        ("drop", "unreachable-timeout"),
-        ("cable-out", "no-route"),
+        ("refuse", {"connection-refused"}),
+        ("drop", {"unreachable-timeout"}),
+        ("cable-out", {"unreachable-timeout", "no-route"}),  # the kernel may give up first
     ],
 )
 def test_a_host_that_cannot_be_reached(
-    ops: Operator, replay_host: Box, fault: str, reference: str
+    ops: Operator, replay_host: Box, fault: str, references: set[str]
 ) -> None:
     replay_host.fault(fault)
-    expect(ops.deploy("lab-01", "tp8"), reference, 4, "unreachable")
+    done = ops.deploy("lab-01", "tp8")
+    assert fault_of(done)["error"] in references
+    expect(done, fault_of(done)["error"], 4, "unreachable")
 
 
 def test_a_key_that_opens_nothing(ops: Operator, replay_host: Box, tmp_path: Path) -> None:
@@ -226,7 +228,7 @@ def test_a_killed_client_leaves_the_host_old_or_new_and_unlocked(
 def test_a_connection_that_is_lost_while_watching_is_taken_up_again(
     ops: Operator, replay_host: Box
 ) -> None:
-    replay_host.scenario("serves", speed=1.5)
+    replay_host.scenario("serves", speed=4)
     cut: list[float] = []
 
     def pull(_: object) -> None:
@@ -248,7 +250,7 @@ def test_a_connection_that_is_lost_while_watching_is_taken_up_again(
 def test_a_cable_that_is_out_for_half_a_minute_costs_only_time(
     ops: Operator, replay_host: Box
 ) -> None:
-    replay_host.scenario("serves", speed=1)
+    replay_host.scenario("serves", speed=2)
 
     def pull(_: object) -> None:
         replay_host.fault("cable-out")

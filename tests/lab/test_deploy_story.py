@@ -131,7 +131,7 @@ def test_a_poison_request_is_watched_and_can_be_reproduced(
 ) -> None:
     poison = tmp_path / "poison.json"
     poison.write_text(json.dumps({"input_ids": [999999], "sampling_params": {"max_new_tokens": 1}}))
-    done = ops.deploy("lab-01", "tp8", "--request", str(poison))
+    done = ops.deploy("lab-01", "tp8", "--set", "tp-size=1", "--request", str(poison))
     assert done.rc == 1, done.out
     result = done.result
     assert (result["state"], result["phase"]) == ("failed-start", "serving")
