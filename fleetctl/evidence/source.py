@@ -1,16 +1,18 @@
 """Open what a person names: a file, a compressed file, a bundle's folder, standard input.
 
-The one place where triage reads files. A compressed file that unpacks to more than ``UNPACK_LIMIT``
-bytes is read up to there and counted as truncated.
+The one place where triage opens files. Compressed files are read as streams, so that none can fill
+the memory.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-UNPACK_LIMIT = 256 * 1024 * 1024
+READ_LIMIT = 64 * 1024 * 1024
 _MAGIC = (
     (b"\x1f\x8b", "gzip"),
     (b"\x28\xb5\x2f\xfd", "zstd"),
@@ -28,59 +30,73 @@ def kind(head: bytes) -> str | None:
     return next((name for magic, name in _MAGIC if head.startswith(magic)), None)
 
 
-def size(path: Path) -> int:
-    """Return the size in bytes of a plain file, 0 for what has none (a pipe, a device).
-
-    Raises:
-        UnreadableError: it does not exist or may not be read.
-    """
+def is_long_plain(path: Path, limit: int) -> bool:
+    """Return whether the path is a plain, uncompressed file of more than ``limit`` bytes."""
     try:
-        return path.stat().st_size
+        if not path.is_file() or path.stat().st_size <= limit:
+            return False
+        with path.open("rb") as file:
+            return kind(file.read(6)) is None
     except OSError as error:
         raise UnreadableError(error.strerror or str(error)) from error
 
 
-def read(path: Path, limit: int = UNPACK_LIMIT) -> tuple[bytes, bool]:
-    """Return the decompressed bytes of a file, or of standard input for ``-``, and whether they were cut.
+@contextlib.contextmanager
+def open_file(path: Path) -> Iterator[IO[bytes]]:
+    """Yield the decompressed stream of a file.
 
     Raises:
-        UnreadableError: it does not exist, may not be read, is a folder, or is broken before its first byte.
+        UnreadableError: it does not exist, may not be read, or is a folder.
     """
     try:
-        if str(path) == "-":
-            return _unpack(sys.stdin.buffer, limit)
-        with path.open("rb") as file:
-            return _unpack(file, limit)
+        file = path.open("rb")
     except IsADirectoryError as error:
         raise UnreadableError("is a folder without manifest.json or journal.jsonl") from error
     except OSError as error:
         raise UnreadableError(error.strerror or str(error)) from error
+    with file:
+        yield opened(file)
 
 
-def compressed(path: Path) -> bool:
-    """Return whether the file at ``path`` is compressed."""
-    try:
-        with path.open("rb") as file:
-            return kind(file.read(6)) is not None
-    except OSError as error:
-        raise UnreadableError(error.strerror or str(error)) from error
+def standard_input() -> IO[bytes]:
+    """Return standard input as bytes."""
+    return sys.stdin.buffer
 
 
-def unpack(data: bytes, limit: int = UNPACK_LIMIT) -> tuple[bytes, bool]:
-    """Return ``data`` decompressed where it is compressed, and whether it was cut at ``limit``."""
-    import io
+def read(path: Path, limit: int = READ_LIMIT) -> tuple[bytes, bool]:
+    """Return the first ``limit`` decompressed bytes of a file, and whether they were cut.
 
-    return _unpack(io.BytesIO(data), limit)
+    Raises:
+        UnreadableError: it cannot be read, or is broken before its first byte.
+    """
+    with open_file(path) as stream:
+        return take(stream, limit)
 
 
-def _unpack(file: IO[bytes], limit: int) -> tuple[bytes, bool]:
-    head = file.read(6)
+def opened(file: IO[bytes]) -> IO[bytes]:
+    """Return the decompressed stream of a file that may be compressed."""
+    head = _first(file)
     packed = kind(head)
-    rest: IO[bytes] = _Prefixed(head, file)  # type: ignore[assignment]  # only read() is used
-    if packed is None:
-        return _take(rest, limit)
-    stream = _decompressor(packed, rest)
-    return _take(stream, limit)
+    rest = after(head, file)
+    return rest if packed is None else _decompressor(packed, rest)
+
+
+def after(head: bytes, rest: IO[bytes]) -> IO[bytes]:
+    """Return a stream of ``head`` and then what is left in ``rest``, which cannot be rewound."""
+    return _Prefixed(head, rest)  # type: ignore[return-value]  # only read() is used
+
+
+def _first(file: IO[bytes]) -> bytes:
+    head = b""
+    while len(head) < 6:
+        try:
+            piece = file.read(6 - len(head))
+        except OSError as error:
+            raise UnreadableError(error.strerror or str(error)) from error
+        if not piece:
+            break
+        head += piece
+    return head
 
 
 def _decompressor(packed: str, file: IO[bytes]) -> IO[bytes]:
@@ -103,7 +119,7 @@ def _decompressor(packed: str, file: IO[bytes]) -> IO[bytes]:
     )
 
 
-def _take(stream: IO[bytes], limit: int) -> tuple[bytes, bool]:
+def take(stream: IO[bytes], limit: int) -> tuple[bytes, bool]:
     """Read up to ``limit`` bytes; what a broken archive gave before it broke is kept."""
     pieces: list[bytes] = []
     have = 0

@@ -66,6 +66,22 @@ _PROMPT = re.compile(
 _REQUEST = re.compile(r"\b(?:Req|\w+ReqInput|\w+Request)\(")
 
 
+# One of these stands in every text that a detector changes; most lines hold none.
+_HINT = re.compile(
+    r"key|passw|passphrase|secret|credential|authorization|bearer"
+    r"|(?:hf|face|access|auth|refresh|id|session|api|bot|hub|lab|wandb|slack|ity|ation)[-_]token"
+    r"|://[^/\s]*@|[?&](?:sig|Sig|key|token|X-Amz)|hf_|sk-|gh[pousr]_|github_pat|glpat-|nvapi-|xox|AKIA|ASIA"
+    r"|AIza|ya29|dckr_|pypi-|eyJ|_ids=\[|(?:Req|Input|Request)\(",
+    re.IGNORECASE,
+)
+_LOUD = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)['\"]?[=:]")
+
+
+def may_hold(text: str) -> bool:
+    """Return whether ``redact`` could change the text; False is certain, True is not."""
+    return _HINT.search(text) is not None or _LOUD.search(text) is not None
+
+
 def redact(text: str, key: bytes | None = None) -> str:
     """Return ``text`` with secrets and request bodies replaced by ``<redacted:kind>``.
 

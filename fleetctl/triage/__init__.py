@@ -6,9 +6,10 @@ All return a :class:`fleetctl.model.triage.Triage` and write nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fleetctl.evidence.record import Evidence
@@ -23,6 +24,7 @@ class Context:
 
     asked_stop: bool | None = None
     rules: Rules | None = None
+    cache: Path | None = None  # a folder for the scanner's compiled expressions
 
 
 def triage_path(path: Path | str, context: Context | None = None) -> Triage:
@@ -45,27 +47,59 @@ def triage_bundle(folder: Path, context: Context | None = None) -> Triage:
 
 def triage_text(data: bytes, context: Context | None = None) -> Triage:
     """Return the triage of bytes, compressed or not."""
-    from fleetctl.evidence import reader, source
-    from fleetctl.triage.engine import examine
+    import io
 
-    unpacked, cut = source.unpack(data)
-    evidence = reader.from_bytes(unpacked)
-    evidence.truncated += cut
-    return examine(_with(evidence, context), _rules(context)).triage
+    from fleetctl.evidence import source
+
+    return _of_stream(source.opened(io.BytesIO(data)), context).triage
 
 
 def explain_path(path: Path | str, context: Context | None = None) -> Explained:
     """Return the triage of a path together with everything it was made of."""
     from fleetctl.evidence import reader, source
+
+    if str(path) == "-":
+        return _of_stream(source.opened(source.standard_input()), context)
+    place = Path(path)
+    if place.is_dir():
+        return _examined(reader.from_bundle(place), context)
+    if source.is_long_plain(place, _whole()):
+        from fleetctl.triage import big
+
+        windows = big.of_file(place, cache=context.cache if context else None)
+        return _examined(windows.evidence(), context, windows.number)
+    with source.open_file(place) as file:
+        return _of_stream(file, context)
+
+
+def _whole() -> int:
+    from fleetctl.triage import limits
+
+    return limits.WHOLE
+
+
+def _of_stream(stream: IO[bytes], context: Context | None) -> Explained:
+    """Read a decompressed stream: whole when it is short, else the windows that matter."""
+    from fleetctl.evidence import reader, source
+    from fleetctl.triage import limits
+
+    head, cut = source.take(stream, limits.WHOLE + 1)
+    if len(head) <= limits.WHOLE:
+        evidence = reader.from_bytes(head)
+        evidence.truncated += cut
+        return _examined(evidence, context)
+    from fleetctl.triage import big
+
+    windows = big.of_stream(source.after(head, stream), limits.UNPACKED)
+    return _examined(windows.evidence(), context, windows.number)
+
+
+def _examined(
+    evidence: Evidence, context: Context | None, number: Callable[[int], int] | None = None
+) -> Explained:
     from fleetctl.triage.engine import examine
 
-    place = Path(path)
-    if str(path) != "-" and place.is_dir():
-        return examine(_with(reader.from_bundle(place), context), _rules(context))
-    data, cut = source.read(place)
-    evidence = reader.from_bytes(data)
-    evidence.truncated += cut
-    return examine(_with(evidence, context), _rules(context))
+    return examine(_with(evidence, context), _rules(context), number)
 
 
 def _with(evidence: Evidence, context: Context | None) -> Evidence:

@@ -8,11 +8,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from fleetctl.evidence.reader import DIGITS
 from fleetctl.triage.rule import Pattern, Rule
 from fleetctl.triage.units import EXCEPTION, HEAD, LINE, Unit
 
 _LOOKED_AT = 64_000  # characters of a unit that expressions see
-_MANY = 4000  # units a rule may match; signs of life are many, and only their ends matter
+_MANY = 4000  # units that a rule may match
+_COMMON = (
+    "alive",
+    "batch",
+    "health-ok",
+)  # signs of life are many, and only the ends of them matter
+_ENOUGH = 300
 
 
 @dataclass(slots=True)
@@ -30,13 +37,17 @@ class Matcher:
 
     def __init__(self, units: Sequence[Unit]) -> None:
         self._units = units
-        lowered = [u.text[:_LOOKED_AT].lower() for u in units]
-        self._blob = "\n".join(lowered)
+        shapes: dict[str, list[int]] = {}
+        for number, unit in enumerate(units):
+            shapes.setdefault(unit.text[:_LOOKED_AT].lower().translate(DIGITS), []).append(number)
+        # Most lines of a long log differ in digits alone: literals are looked for once in each shape.
+        self._members = list(shapes.values())
+        self._blob = "\n".join(shapes)
         self._starts: list[int] = []
         at = 0
-        for text in lowered:
+        for shape in shapes:
             self._starts.append(at)
-            at += len(text) + 1
+            at += len(shape) + 1
         self._hits: dict[str, list[int]] = {}
 
     def run(self, rules: Iterable[Rule]) -> list[Match]:
@@ -48,7 +59,10 @@ class Matcher:
     def _rule(self, rule: Rule) -> list[Match]:
         found: dict[int, Match] = {}
         for pattern in rule.any:
-            for number in self._candidates(pattern):
+            numbers = self._candidates(pattern)
+            if rule.means in _COMMON and len(numbers) > 2 * _ENOUGH:
+                numbers = numbers[:_ENOUGH] + numbers[-_ENOUGH:]
+            for number in numbers:
                 if number not in found:
                     match = _try(rule, pattern, self._units[number])
                     if match is not None:
@@ -66,18 +80,20 @@ class Matcher:
         return sorted({number for numbers in lists for number in numbers})
 
     def _where(self, literal: str) -> list[int]:
-        """Return the numbers of the units that hold a literal."""
+        """Return the numbers of the units that may hold a literal, digits aside."""
         known = self._hits.get(literal)
         if known is not None:
             return known
+        wanted = literal.translate(DIGITS)
         found: list[int] = []
-        at = self._blob.find(literal)
+        at = self._blob.find(wanted)
         while at >= 0:
-            number = bisect_right(self._starts, at) - 1
-            found.append(number)
-            if number + 1 >= len(self._starts):
+            shape = bisect_right(self._starts, at) - 1
+            found += self._members[shape]
+            if shape + 1 >= len(self._starts):
                 break
-            at = self._blob.find(literal, self._starts[number + 1])
+            at = self._blob.find(wanted, self._starts[shape + 1])
+        found.sort()
         self._hits[literal] = found
         return found
 

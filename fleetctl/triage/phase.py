@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from fleetctl.evidence.exceptions import Raised
+from fleetctl.evidence.reader import DIGITS
 from fleetctl.evidence.record import Record
 from fleetctl.model.triage import Frame, Phase
 from fleetctl.remote.markers import phase_of
@@ -106,16 +107,26 @@ def of_import(raised: Raised) -> bool:
     return len(raised.frames) > 1 or raised.name in ("ImportError", "ModuleNotFoundError")
 
 
+def _marked(text: str) -> str | None:
+    """Return the phase that a line begins, or None."""
+    name = phase_of(text)
+    return name or next((p.value for pattern, p in _MORE if pattern.search(text)), None)
+
+
 class Timeline:
     """The phase at each place of the log, by the markers that SGLang prints."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._marks: list[tuple[int, str, Phase]] = []
         self.listening = -1
+        known: dict[str, str | None] = {}
         for index, record in enumerate(records):
-            name = phase_of(record.text) if record.origin == "app" else None
-            if name is None and record.origin == "app":
-                name = next((p.value for pattern, p in _MORE if pattern.search(record.text)), None)
+            if record.origin != "app" or not record.text:
+                continue
+            shape = record.text.translate(DIGITS)
+            if shape not in known:
+                known[shape] = _marked(record.text)
+            name = known[shape]
             if name is None:
                 continue
             phase = Phase.STARTUP_ARGS if name == "import" else Phase(name)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetctl.remote.redact import redact
+from fleetctl.remote.redact import may_hold, redact
 
 CASES = Path(__file__).parent / "cases"
 
@@ -27,6 +27,11 @@ def test_a_secret_is_taken_out_and_the_rest_stays(case: str) -> None:
     assert redact(result) == result
     for word in re.split("⟦.*?⟧", case):
         assert word.strip("'\" ") in result
+
+
+@pytest.mark.parametrize("case", lines("must-redact.txt"))
+def test_no_line_with_a_secret_is_passed_over(case: str) -> None:
+    assert may_hold(case.replace("⟦", "").replace("⟧", ""))
 
 
 @pytest.mark.parametrize("case", lines("must-keep.txt"))
