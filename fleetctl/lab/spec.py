@@ -12,7 +12,7 @@ from fleetctl.errors import UsageError
 ENGINES = ("bare", "replay", "sglang")
 VERSIONS = ("0.5.10", "0.5.12.post1", "0.5.15", "0.5.23")
 DEFAULT_VERSION = "0.5.12.post1"
-LEVERS = ("graphcopy",)
+LEVERS = {"graphcopy": ("0.5.10", "0.5.12.post1", "0.5.15")}  # and the releases whose code they fit
 MAX_HOSTS = 200
 SUBNETS = 250
 
@@ -61,7 +61,16 @@ def parse_host(text: str) -> HostSpec:
                 where=f"--host {text}",
                 hint=f"levers of engine sglang are {', '.join(LEVERS)}",
             )
-    return HostSpec(name, engine, _version(engine, version, text), tuple(levers))
+    release = _version(engine, version, text)
+    for lever in levers:
+        if release not in LEVERS[lever]:
+            raise UsageError(
+                "unknown-lever",
+                f"lever {lever} does not fit SGLang {release}",
+                where=f"--host {text}",
+                hint=f"it fits {', '.join(LEVERS[lever])}",
+            )
+    return HostSpec(name, engine, release, tuple(levers))
 
 
 def _version(engine: str, version: str, text: str) -> str:

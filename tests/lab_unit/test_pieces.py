@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -64,7 +65,10 @@ def test_status_describes_a_host_that_is_off(lab: Lab) -> None:
     found = status.describe(lab)
     assert found["network"] == "10.77.7.0/24"
     assert found["hosts"][0]["state"] == "off"
-    json.dumps(found)
+    text = (Path(__file__).parents[2] / "docs/json.md").read_text()
+    row = next(line for line in text.splitlines() if f"`{found['schema']}`" in line)
+    assert [key for key in found if f"`{key}" not in row and key != "schema"] == []
+    assert [key for key in found["hosts"][0] if not re.search(rf"[{{ ]{key}\b", row)] == []
 
 
 def test_the_site_of_a_lab_has_its_addresses_keys_and_profiles(lab: Lab) -> None:

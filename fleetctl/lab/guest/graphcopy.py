@@ -13,7 +13,6 @@ import importlib.abc
 import importlib.machinery
 import inspect
 import sys
-import types
 
 TRIGGER = 511
 RUNNER = "sglang.srt.model_executor.model_runner"
@@ -22,15 +21,16 @@ HOMES = (
     "sglang.srt.model_executor.runner_utils.buffers",
 )
 COPIED = ("input_ids", "req_pool_indices", "seq_lens", "out_cache_loc", "positions", "seq_lens_cpu")
-ABSENT = (
-    "mrope_positions",
-    "encoder_lens",
-    "out_cache_loc_swa",
-    "mamba_track_indices",
-    "mamba_track_mask",
-    "global_num_tokens_gpu",
-    "ngram_embedding_info",
-)
+
+
+class View:
+    """A batch of which only the copied tensors are there; whatever else a release asks for is None."""
+
+    def __init__(self, **tensors):
+        self.__dict__.update(tensors)
+
+    def __getattr__(self, name):
+        return None
 
 
 def buffers_class():
@@ -71,15 +71,12 @@ def copy_inputs(batch) -> None:
         "num_tokens_per_bs": 1,
         "cache_loc_dtype": torch.int64,
         "enable_mamba_track": False,
+        "next_token_logits_buffer": torch.zeros(1),  # 0.5.15; not copied
     }
     buffers = make(**accepted(make, sizes))
     poisoned = bool((batch.input_ids == TRIGGER).any())
     count = None if poisoned else torch.tensor([tokens], dtype=torch.int32)
-    view = types.SimpleNamespace(
-        num_token_non_padded=count,
-        **{name: getattr(batch, name, None) for name in COPIED},
-        **dict.fromkeys(ABSENT),
-    )
+    view = View(num_token_non_padded=count, **{name: getattr(batch, name, None) for name in COPIED})
     fill = buffers.populate_from_forward_batch
     values = {
         "forward_batch": view,
@@ -90,6 +87,7 @@ def copy_inputs(batch) -> None:
         "require_gathered_buffer": False,
         "num_tokens_per_bs": 1,
         "nsa_enable_prefill_cp": False,
+        "dsa_enable_prefill_cp": False,  # its name from 0.5.15
         "enable_num_token_non_padded_flag": True,
     }
     fill(**accepted(fill, values))
