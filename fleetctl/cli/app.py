@@ -38,6 +38,7 @@ COMMANDS: dict[str, Entry] = {
     "schemas": Entry("schemas", "JSON schemas of hosts.yaml and profiles, for editors."),
     "triage": Entry("triage", "Find the root of a crash in a log, a bundle or standard input."),
     "patch": Entry("patch", "Diagnostic patches: push, prove, revert; also without a host."),
+    "ssh": Entry("ssh", "Open a shell on a host, by the way that all commands take."),
     "fetch": Entry("fetch", "Copy a file of each host here, packed on the way."),
     "run": Entry("run", "Run a command on hosts, with files put there before."),
     "lab": Entry("lab", "Disposable systemd hosts on this computer, to try things on."),
@@ -48,6 +49,7 @@ COMMANDS: dict[str, Entry] = {
     "logs": Entry("logs", "The plain log of a service."),
     "collect": Entry("collect", "Bring home the evidence of what failed while nobody watched."),
     "reproduce": Entry("reproduce", "Launch an incident again and count how often it crashes."),
+    "bisect": Entry("bisect", "Bisects of launch flags: list, show, mark, undo, simulate."),
     "incidents": Entry("incidents", "What failed, where, how often, and what was said of it."),
 }
 
