@@ -49,11 +49,23 @@ def read_flags(tree: static_python.Tree) -> List[Dict[str, Any]]:
     for owner, module in classes:
         # A field written twice is one field: the later one wins, as in a dataclass.
         flags += {f["dest"]: f for f in _annotated(owner, scope.inside(module))}.values()
+    rank = {name: n for n, name in enumerate(_field_order(package))}
+    flags.sort(key=lambda flag: rank.get(flag["dest"], len(rank)))
     for function in _registrations(server_args):
         flags += _manual(function, scope)
     if not flags:
         raise UnknownLayout("no add_argument call and no annotated field in srt/server_args.py")
     return flags
+
+
+def _field_order(package: static_python.Package) -> List[str]:
+    """Return the order that collected fields are registered in; without one it is that of the classes."""
+    module = package.module("sglang.srt.arg_groups.field_order")
+    statement = module.find("POSITIONAL_FIELD_ORDER") if module is not None else None
+    if module is None or not isinstance(statement, (ast.Assign, ast.AnnAssign)):
+        return []
+    found = _known(statement.value, static_values.Scope(module))
+    return [str(name) for name in found or []]
 
 
 def _field_classes(

@@ -105,10 +105,15 @@ WORDS += [
 ]
 
 
-def command_lines(schema: Schema, count: int, seed: int) -> list[list[str]]:
-    """Return random command lines: right ones, mistyped ones, prefixes, ``=``, wrong values."""
+def command_lines(
+    schema: Schema, count: int, seed: int, *, tracebacks: bool = False
+) -> list[list[str]]:
+    """Return random command lines: right ones, mistyped ones, prefixes, ``=``, wrong values.
+
+    ``tracebacks``: also flags whose own action fails with a traceback.
+    """
     chance = random.Random(seed)
-    flags = [f for f in schema.all if f.action != "LoRAPathAction"]  # its faults are tracebacks
+    flags = [f for f in schema.all if tracebacks or f.action != "LoRAPathAction"]
     return [_one(flags, chance) for _ in range(count)]
 
 
