@@ -123,9 +123,11 @@ def take(stream: IO[bytes], limit: int) -> tuple[bytes, bool]:
     """Read up to ``limit`` bytes; what a broken archive gave before it broke is kept."""
     pieces: list[bytes] = []
     have = 0
+    # One step at a time where the format can: a longer read loses what it had when the archive breaks.
+    step = getattr(stream, "read1", stream.read)
     while have < limit:
         try:
-            piece = stream.read(min(1 << 20, limit - have))
+            piece = step(min(1 << 20, limit - have))
         except Exception as error:  # each format has its own; all mean the archive is broken here
             if pieces and not isinstance(error, MemoryError | KeyboardInterrupt):
                 return b"".join(pieces), True
