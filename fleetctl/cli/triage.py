@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from fleetctl.cli import show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import Exit
+
+if TYPE_CHECKING:
+    from fleetctl.model.triage import Triage
 
 app = new_app()
 
@@ -24,6 +28,9 @@ def triage(
     ),
     rules: list[Path] = typer.Option(
         [], "--rules", metavar="DIR", help="Further rule packs (may be repeated)."
+    ),
+    record: bool = typer.Option(
+        False, "--record", help="Put crashes and hangs in the incident log."
     ),
 ) -> int:
     """Find the root of a crash in logs of any form, in bundles, or in standard input."""
@@ -43,8 +50,10 @@ def triage(
             unreadable = True
             _unreadable(path, str(error), as_json=as_json)
             continue
-        if found.triage.crash or found.triage.state == "hung":
-            code = Exit.NEGATIVE
+        bad = found.triage.crash or found.triage.state == "hung"
+        code = Exit.NEGATIVE if bad else code
+        if record and bad:
+            _record(path, found.triage)
         if as_json:
             body = found.triage.to_json(path)
             if explain_fingerprint:
@@ -57,6 +66,30 @@ def triage(
             show.out()
         show.out(triage_text.render(path, found, parts=explain_fingerprint))
     return int(Exit.CONFIG if unreadable else code)
+
+
+def _record(path: str, found: Triage) -> None:
+    """Record a bundle under its host and invocation, a bare log under its content."""
+    import json
+
+    from fleetctl import __version__
+    from fleetctl.apply import evidence
+    from fleetctl.clock import SystemClock, rfc3339
+    from fleetctl.incidents import intake
+    from fleetctl.incidents.store import open_store
+
+    manifest = Path(path) / "manifest.json"
+    if manifest.is_file():
+        said = json.loads(manifest.read_bytes())
+        name, _ = evidence.record(str(said["host"]), said, Path(path), found.to_json(path))
+    else:
+        store = open_store()
+        try:
+            now = rfc3339(SystemClock().now())
+            name = intake.record_log(path, found, store, version=__version__, now=now)
+        finally:
+            store.close()
+    show.note(f"recorded as {name}")
 
 
 def _unreadable(path: str, why: str, *, as_json: bool) -> None:
