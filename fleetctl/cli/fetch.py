@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fleetctl.cli import show
+from fleetctl.cli import complete, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import FleetError
 
@@ -24,7 +24,11 @@ app = new_app()
 )
 def fetch(
     selector: Annotated[
-        str, typer.Argument(help="Host, glob, range b300-[01-04], @group; several with commas.")
+        str,
+        typer.Argument(
+            autocompletion=complete.hosts,
+            help="Host, glob, range b300-[01-04], @group; several with commas.",
+        ),
     ],
     path: Annotated[str, typer.Argument(help="The file there; ~/ is the home there.")],
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Where to put it.")] = Path(),

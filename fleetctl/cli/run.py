@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fleetctl.cli import show
+from fleetctl.cli import complete, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import Exit, FleetError, UsageError
 
@@ -30,7 +30,10 @@ BEAT_SECONDS = 0.2
 def run(
     selector: Annotated[
         str,
-        typer.Argument(help="Host, glob, range b300-[01-04], @group; several with commas."),
+        typer.Argument(
+            autocompletion=complete.hosts,
+            help="Host, glob, range b300-[01-04], @group; several with commas.",
+        ),
     ],
     command: Annotated[
         list[str] | None, typer.Argument(metavar="-- COMMAND…", help="What to run there.")

@@ -239,6 +239,12 @@ class SshConnection:
         """Return the host at the other end."""
         return self._host
 
+    @property
+    def place(self) -> tuple[str, int, str]:
+        """Return address, port and user of the login."""
+        found = settings(self._host)
+        return found.address, found.port, found.user
+
     def open(self, command: str, timeout: float = 30.0) -> SshChannel:
         """Start a shell command line; ``timeout`` is seconds for the start."""
         channel = SshChannel(self, command, Deadline(timeout))
