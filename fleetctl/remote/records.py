@@ -13,10 +13,14 @@ KEPT_LAUNCHES = 50
 AUDIT_LIMIT = 4 * 1024 * 1024
 
 
+def rfc3339(at: float) -> str:
+    """Return seconds since 1970 as RFC 3339 in UTC with milliseconds."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + ".%03dZ" % int(at % 1 * 1000)
+
+
 def now() -> str:
-    """Return the time as RFC 3339 in UTC with milliseconds."""
-    t = time.time()
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(t)) + ".%03dZ" % int(t % 1 * 1000)
+    """Return the time as RFC 3339."""
+    return rfc3339(time.time())
 
 
 def boot_id() -> str:

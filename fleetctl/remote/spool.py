@@ -266,7 +266,7 @@ def _manifest(
         "launch_id": launch.get("id"),
         "boot_id": _boot(texts) or records.boot_id(),
         "created_at": records.now(),
-        "failed_at": _rfc3339(bundle.at),
+        "failed_at": records.rfc3339(bundle.at),
         "asked_stop": asked or records.asked_stop(bundle.invocation) is not None,
         "hung": hung,
         "running": own and props.get("ActiveState") == "active",
@@ -287,10 +287,6 @@ def _boot(texts: dict[str, str]) -> str:
     """Return the boot that the records are of: a sweep may come after a reboot."""
     first = texts.get("journal.jsonl", "").partition("\n")[0]
     return str((journal.parse(first.encode()) or {}).get("_BOOT_ID", ""))
-
-
-def _rfc3339(at: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + ".%03dZ" % int(at % 1 * 1000)
 
 
 def _hash(text: str) -> str:

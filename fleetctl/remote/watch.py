@@ -87,6 +87,7 @@ class Watch:
         self.settled = threading.Event()
         self._queue: queue.Queue[tuple[Any, ...]] = queue.Queue()
         self._unit_at = 0.0
+        self._line_at = 0.0
         self._group = ""
         self._main = 0
         self._requests: threading.Thread | None = None
@@ -197,10 +198,7 @@ class Watch:
         events = self.state.line(
             text, record.get("_PID"), at, now, manager, str(record.get("MESSAGE_ID") or "")
         )
-        for event in events:
-            if event["event"] == "crash":
-                event["printed_at"] = at
-                event["seen_at"] = time.time()
+        self._line_at = at
         self._tell(events)
         if manager:
             self._look_at_unit()
@@ -248,6 +246,9 @@ class Watch:
 
     def _tell(self, events: list[dict[str, Any]]) -> None:
         for event in events:
+            if event["event"] == "crash":  # journald's time of the newest line, and ours
+                event["printed_at"] = records.rfc3339(self._line_at)
+                event["seen_at"] = records.now()
             event["cursor"] = self.cursor
             self.session.emit(event)
 

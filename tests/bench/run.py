@@ -36,6 +36,9 @@ BENCHES: dict[str, Bench] = {
     "wire": Bench("tests.bench.wire:bench", "login and warm exec in a running process"),
     "fanout": Bench("tests.bench.fanout:bench", "run --put on 1 to 200 hosts beside every peer"),
     "trips": Bench("tests.bench.trips:bench", "round trips, by a proxy that delays"),
+    "deploy": Bench(
+        "tests.bench.deploy:bench", "deploy to restart issued, crash line to terminal (needs a lab)"
+    ),
     "logs": Bench("tests.bench.logs:bench", "fetching 20 MiB of log from 10 hosts"),
 }
 

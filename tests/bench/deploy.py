@@ -1,0 +1,122 @@
+"""A deploy on a real systemd host: until the restart is issued, and from a crash's line to the terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.bench.harness import Report
+
+if TYPE_CHECKING:
+    from fleetctl.lab.box import Box
+    from tests.bench.run import Options
+    from tests.lab.deploying import Operator
+
+ISSUED_GOAL = 1.5  # seconds from the start of the command
+CRASH_GOAL = 1.0  # seconds, median, from journald's time of the line
+
+# One crash for each run: the traceback comes a while after the start, at a time of its own.
+SCENARIO = """
+name = "bench"
+speed = 20
+[[outcome]]
+when = {"max-running-requests" = {min = 129}}
+phase = "graph-capture"
+log = "recordings/cublas-capture-0.5.12.post1.txt"
+"""
+
+
+def bench(options: Options) -> Report:
+    """Measure on a replay host of a lab of this bench's own."""
+    from fleetctl.lab import needs
+
+    report = Report("deploy")
+    why = needs.why_not()
+    if why:
+        report.goal("restart issued", ISSUED_GOAL, None, why=why)
+        report.goal("crash told", CRASH_GOAL, None, why=why)
+        return report
+    rounds = 3 if options.quick else max(options.rounds, 10)
+    issued, crashes = _measure(rounds)
+    report.table(
+        f"{rounds} runs, load {os.getloadavg()[0]:.1f}",
+        ["from", "to", "median s", "p90 s", "max s"],
+        [
+            ["command started", "restart issued", *_three(issued)],
+            ["crash printed (journald's time)", "provisional crash on stdout", *_three(crashes)],
+        ],
+    )
+    report.goal(
+        "command start → restart issued ≤ 1.5 s (median)", ISSUED_GOAL, statistics.median(issued)
+    )
+    report.goal(
+        "crash line → provisional crash ≤ 1.0 s (median)", CRASH_GOAL, statistics.median(crashes)
+    )
+    report.data |= {"issued": issued, "crash": crashes}
+    return report
+
+
+def _measure(rounds: int) -> tuple[list[float], list[float]]:
+    from fleetctl.lab import bed, spec
+    from fleetctl.lab.box import Box
+    from tests.lab.deploying import Operator
+
+    name = f"bench{os.getpid()}"
+    issued, crashes = [], []
+    with tempfile.TemporaryDirectory(prefix="fleetctl-bench-") as folder:
+        try:
+            bed.up(name, [spec.parse_host("lab-01=replay")], owner=os.getpid(), say=print)
+            box = Box(name, "lab-01")
+            ops = Operator(Path(folder))
+            ops.add(box)
+            _scenario(box, Path(folder))
+            list(_run(ops, "tp8"))
+            for number in range(rounds):
+                # Never the same configuration twice, so that each has something to write.
+                for at, event in _run(ops, "ep8", f"max-running-requests={200 + number}"):
+                    if event.get("do") == "restart-unit" and event["state"] == "issued":
+                        issued.append(at)
+                    if event["event"] == "crash":
+                        printed = datetime.fromisoformat(event["printed_at"]).timestamp()
+                        crashes.append(time.time() - printed)
+        finally:
+            bed.down(name)
+    return issued, crashes
+
+
+def _scenario(box: Box, folder: Path) -> None:
+    path = folder / "bench.toml"
+    path.write_text(SCENARIO)
+    box.scenario(str(path))
+
+
+def _run(ops: Operator, profile: str, *sets: str) -> Iterator[tuple[float, dict[str, Any]]]:
+    """Yield seconds since the command was started, and each event as it is read."""
+    words = ["deploy", "lab-01", "-p", profile, "--json", "--yes"]
+    began = time.monotonic()
+    process = ops.popen(*words, *(f"--set={one}" for one in sets))
+    assert process.stdout is not None
+    assert process.stderr is not None
+    for line in process.stdout:
+        yield time.monotonic() - began, json.loads(line)
+    sys.stderr.write(process.stderr.read())
+    process.wait()
+    process.stdout.close()
+    process.stderr.close()
+
+
+def _three(values: list[float]) -> list[str]:
+    ordered = sorted(values)
+    return [
+        f"{statistics.median(ordered):.3f}",
+        f"{ordered[int(len(ordered) * 0.9) - 1]:.3f}",
+        f"{ordered[-1]:.3f}",
+    ]
