@@ -26,6 +26,7 @@ PREFIXES = (
     "env",
 )
 _REFERENCE = re.compile(r"\$(?:(\w+)|\{(\w+)(\[@\])?(?::?-([^}]*))?\})")
+_MASK = re.compile(r"<redacted(?::[^<>\s]*)?>")
 _COMPUTED = re.compile(r"\$\(|`")
 _LAUNCH = re.compile(r"sglang\.launch_server|(?:.*/)?sglang")
 
@@ -93,7 +94,7 @@ def from_shell(text: str, env: Mapping[str, str]) -> Launch:
 
 def _commands(text: str) -> list[list[str]]:
     """Return the simple commands of a text, each as words with their references still in."""
-    joined = re.sub(r"\\\n\s*", " ", text)
+    joined = _MASK.sub("\x02", re.sub(r"\\\n\s*", " ", text))  # its brackets are no redirection
     joined = re.sub(r"(?<=\s)\d(?=>)", "", joined)  # the number of a stream, not a word
     joined = re.sub(r"(?m)(?:^|(?<=\s))#.*$", "", joined)
     lines = re.sub(r"\(\s*\n|\n\s*(?=[^=\n]*\))", lambda m: m[0].replace("\n", " "), joined)
@@ -199,7 +200,7 @@ def _expanded(words: list[str], known: Mapping[str, list[str]], found: Launch) -
             result += values if whole[3] else [w for v in values for w in v.split()]
         else:
             result.append(_REFERENCE.sub(lambda m: " ".join(_value(m, known, found)), word))
-    return result
+    return [word.replace("\x02", "<redacted:value>") for word in result]
 
 
 def _value(match: re.Match[str], known: Mapping[str, list[str]], found: Launch) -> list[str]:

@@ -116,6 +116,14 @@ SHELL = {
         "a b",
     ],
     "nice -n 5 env X=1 sglang serve": ["sglang", "serve"],
+    "sglang serve --api-key <redacted:value> --tp 2": [
+        "sglang",
+        "serve",
+        "--api-key",
+        "<redacted:value>",
+        "--tp",
+        "2",
+    ],
     "ls | wc": [],
 }
 
