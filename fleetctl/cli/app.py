@@ -37,6 +37,7 @@ COMMANDS: dict[str, Entry] = {
     "flags": Entry("flags", "SGLang's flags by release or host: list, show, diff, migrate, effect."),
     "schemas": Entry("schemas", "JSON schemas of hosts.yaml and profiles, for editors."),
     "triage": Entry("triage", "Find the root of a crash in a log, a bundle or standard input."),
+    "rules": Entry("rules", "List, check and try the rules that triage goes by."),
     "patch": Entry("patch", "Diagnostic patches: push, prove, revert; also without a host."),
     "ssh": Entry("ssh", "Open a shell on a host, by the way that all commands take."),
     "fetch": Entry("fetch", "Copy a file of each host here, packed on the way."),

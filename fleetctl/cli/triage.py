@@ -34,13 +34,12 @@ def triage(
     ),
 ) -> int:
     """Find the root of a crash in logs of any form, in bundles, or in standard input."""
-    from fleetctl.cli import triage_text
+    from fleetctl.cli import rule_sets, triage_text
     from fleetctl.config import places
     from fleetctl.evidence.source import UnreadableError
     from fleetctl.triage import Context, explain_path
-    from fleetctl.triage.sites import rule_set
 
-    context = Context(rules=rule_set(rules), cache=places.cache() / "scan")
+    context = Context(rules=rule_sets.chosen(rules), cache=places.cache() / "scan")
     code = Exit.OK
     unreadable = False
     for number, path in enumerate(paths):

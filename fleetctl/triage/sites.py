@@ -1,8 +1,7 @@
-"""The rules of this run: the built-in packs, the site's ``rules/`` folder, and ``--rules`` folders."""
+"""The rules of this run: the built-in packs and further folders of packs."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,9 +16,7 @@ def rule_set(folders: Sequence[Path] = ()) -> Rules:
         ConfigError: a folder does not exist or holds a rule that is not right.
     """
     rules = builtin()
-    site = os.environ.get("FLEETCTL_SITE")
-    places = [Path(site) / "rules"] if site and (Path(site) / "rules").is_dir() else []
-    for folder in (*places, *folders):
+    for folder in folders:
         if not folder.is_dir():
             raise ConfigError("no-such-rules", "is no folder of rule packs", where=str(folder))
         from fleetctl.triage import packs
