@@ -123,10 +123,12 @@ def push(
     at_expiry: AtExpiry | None = None,
     version: str = "",
     ready: Ready | None = None,
+    planned: bool = False,
 ) -> dict[str, Any]:
     """Apply a patch to one target and return what changed there.
 
-    ``ready`` holds what other hosts of the same installation have worked out already. ``seen`` is the
+    ``planned``: the unit is about to be installed. ``ready`` holds what other hosts of the same
+    installation have worked out already. ``seen`` is the
     answer of ``resolve``; ``version`` stands in where the package has no metadata.
     Raises RefusedError ``version-not-meant``, ``no-version``, ``wrong-rung``, or the host's own fault:
     nothing has changed there then.
@@ -169,6 +171,7 @@ def push(
         "captures": dict(patch.marker.captures),
         "regex": patch.marker.regex,
         "restart": wish.restart,
+        "planned": planned,
         "lock": wish.lock(),
         "break_lock": wish.break_lock,
     }

@@ -173,9 +173,14 @@ class _Pristine(source_tree.FolderTree):
 
 
 def admit(
-    new: dict[str, Any], path: str, rung: str, found: patch_resolve.Unit, seen: dict[str, Any]
+    new: dict[str, Any],
+    path: str,
+    args: dict[str, Any],
+    found: patch_resolve.Unit,
+    seen: dict[str, Any],
 ) -> None:
     """Raise AgentError where this file must not be changed this way."""
+    rung = args["rung"]
     known = new["files"].get(path)
     if known is not None and known["rung"] != rung:
         raise AgentError(
@@ -185,7 +190,7 @@ def admit(
     if known is not None:
         require_ours(new, path)
     if rung == "overlay":
-        if found.load_state != "loaded":
+        if found.load_state != "loaded" and not args.get("planned"):
             raise AgentError(
                 "no-unit", "an overlay lies over the files of one unit, and there is none",
                 hint="--rung edit changes the file itself", exit_code=REFUSED,

@@ -157,7 +157,7 @@ def _apply(
     ready = patch_plan.prepared(new, args, seen, root)
     files = ready or patch_plan.place(new, patch, args, root)
     for path in files:
-        patch_plan.admit(new, path, args["rung"], found, seen)
+        patch_plan.admit(new, path, args, found, seen)
     built = patch_plan.build(new, files, args["rung"], root, patch_plan.originals_of(args))
     if not ready:
         patch_resolve.compile_check(
