@@ -51,7 +51,11 @@ class Crew:
                 self.stop.set()
                 for session in self._sessions:
                     session.cancel()
-                self._wait(futures)
+                try:
+                    self._wait(futures)
+                except KeyboardInterrupt:  # once more: not even the host's last word is waited for
+                    self.close()
+                    self._wait(futures)
             return [future.result() for future in futures]
 
     @staticmethod

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fleetctl.cli import app as root
-from fleetctl.cli import show
+from fleetctl.cli import complete, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import Exit, FleetError
 from fleetctl.model.fleet import Target
@@ -17,7 +17,10 @@ app = new_app()
 
 @app.command()
 def collect(
-    hosts: Annotated[list[str], typer.Argument(metavar="HOST…", show_default=False)],
+    hosts: Annotated[
+        list[str],
+        typer.Argument(metavar="HOST…", show_default=False, autocompletion=complete.hosts),
+    ],
     since: Annotated[
         str, typer.Option(metavar="TIME", help="How far back: 12h, 2d, or an RFC 3339 time.")
     ] = "7d",

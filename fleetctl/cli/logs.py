@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fleetctl.cli import show
+from fleetctl.cli import complete, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import Exit, UsageError
 
@@ -15,7 +15,9 @@ app = new_app()
 
 @app.command()
 def logs(
-    host: Annotated[str, typer.Argument(metavar="HOST", show_default=False)],
+    host: Annotated[
+        str, typer.Argument(metavar="HOST", show_default=False, autocompletion=complete.hosts)
+    ],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it is printed.")] = False,
     invocation: Annotated[
         str | None, typer.Option(metavar="ID", help="An earlier one (default: the present).")

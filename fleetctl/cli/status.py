@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fleetctl.cli import show
+from fleetctl.cli import complete, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import Exit, FleetError
 from fleetctl.model.fleet import Target
@@ -16,7 +16,10 @@ app = new_app()
 
 @app.command()
 def status(
-    hosts: Annotated[list[str], typer.Argument(metavar="SELECTOR…", show_default=False)],
+    hosts: Annotated[
+        list[str],
+        typer.Argument(metavar="SELECTOR…", show_default=False, autocompletion=complete.hosts),
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON line for each.")] = False,
     watch: Annotated[
         float, typer.Option(metavar="SECONDS", help="Look again every so many seconds.")

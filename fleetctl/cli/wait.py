@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fleetctl.cli import complete
 from fleetctl.cli.app import new_app
 from fleetctl.model.fleet import Target
 
@@ -14,7 +15,10 @@ app = new_app()
 
 @app.command()
 def wait(
-    hosts: Annotated[list[str], typer.Argument(metavar="HOST…", show_default=False)],
+    hosts: Annotated[
+        list[str],
+        typer.Argument(metavar="HOST…", show_default=False, autocompletion=complete.hosts),
+    ],
     timeout: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="For the whole wait (default: none).")
     ] = None,

@@ -157,7 +157,7 @@ def gather(args: dict[str, Any], _session: Any = None) -> dict[str, Any]:
         python = pool.submit(interpreter, args["python"])
         gpus = pool.submit(procs.gpus)
         version = pool.submit(systemd_version)
-        own = pool.submit(unit_facts, name)
+        own = pool.submit(lambda: unit_facts(name, unit.must_show(name)))
         others = pool.submit(other_services, service)
         ports = procs.port_users(args.get("ports", ()))
         found = [files.facts(path, content=True) for path in args.get("files", ())]

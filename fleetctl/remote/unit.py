@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Sequence
 
 from fleetctl.remote import records, shell
+from fleetctl.remote.agent import AgentError
 
 PROPERTIES = (
     "Id",
@@ -40,6 +42,19 @@ def show(unit: str, properties: Sequence[str] = PROPERTIES) -> dict[str, str]:
     """Return properties of one unit by systemd's names; empty when systemd does not answer."""
     done = systemctl("show", "-p", ",".join(properties), "--", unit, timeout=10.0)
     return parse(done.out) if done.rc == 0 else {}
+
+
+def must_show(unit: str) -> dict[str, str]:
+    """Return the properties of a unit. AgentError ``systemd-silent`` when systemd does not answer."""
+    props = show(unit)
+    if not props and os.path.isdir("/run/systemd/system"):
+        raise AgentError(
+            "systemd-silent",
+            "systemctl show %s gave no answer" % unit,
+            where=unit,
+            hint="PID 1 or D-Bus hangs there: `systemctl` by hand says the same; a reboot may be needed",
+        )
+    return props
 
 
 def parse(text: str) -> dict[str, str]:

@@ -16,6 +16,7 @@ from fleetctl.remote import (
     probes,
     procs,
     records,
+    redact,
     spool,
     unit,
     watch_state,
@@ -132,12 +133,7 @@ class Watch:
 
     def run(self) -> dict[str, Any]:
         """Watch to the end and return the result."""
-        follower = journal.Follower(
-            self.invocation,
-            self.cursor,
-            lambda record: self.put(("line", record)),
-            lines="5000" if self.args.get("attached") else "all",
-        )
+        self._follower = self._follow()
         prober = Prober(self)
         life = threading.Thread(target=self._sample, daemon=True)
         self._look_at_unit()
@@ -149,13 +145,26 @@ class Watch:
         finally:
             self.over.set()
             prober.nudge.set()
-            follower.close()
-        return dict(self.state.result, cursor=self.cursor, unit=unit.show(self.unit))
+            self._follower.close()
+        result = dict(self.state.result, cursor=self.cursor)
+        _redact(result)
+        return result
+
+    def _follow(self) -> journal.Follower:
+        return journal.Follower(
+            self.invocation,
+            self.cursor,
+            lambda record: self.put(("line", record)),
+            lines="5000" if self.args.get("attached") else "all",
+        )
 
     def _turn(self, prober: Prober) -> None:
         if self.session.cancelled():
             self._tell(self.state.interrupted(time.monotonic()))
             return
+        if not self._follower.alive():  # journald was restarted, or somebody killed it
+            self._follower.close()
+            self._follower = self._follow()
         try:
             # A bare traceback, or the lines after a death, are waited for in small steps.
             brief = self.state.hurried()
@@ -246,11 +255,21 @@ class Watch:
 
     def _tell(self, events: list[dict[str, Any]]) -> None:
         for event in events:
+            _redact(event)
             if event["event"] == "crash":  # journald's time of the newest line, and ours
                 event["printed_at"] = records.rfc3339(self._line_at)
                 event["seen_at"] = records.now()
             event["cursor"] = self.cursor
             self.session.emit(event)
+
+
+def _redact(event: dict[str, Any]) -> None:
+    """Take secrets out of the texts of a log that leave the host."""
+    for name in ("line", "message", "last_line"):
+        if isinstance(event.get(name), str):
+            event[name] = redact.redact(event[name])
+    if isinstance(event.get("crash"), dict):
+        _redact(event["crash"])
 
 
 def folder_bytes(model: str) -> int:
