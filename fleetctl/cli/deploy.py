@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fleetctl.cli import show
+from fleetctl.cli import complete, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import Exit
 
@@ -23,6 +23,7 @@ Hosts = Annotated[
         metavar="HOST…",
         help="host, host/service, glob, range b300-[01-08], @group.",
         show_default=False,
+        autocompletion=complete.hosts,
     ),
 ]
 
@@ -31,7 +32,14 @@ Hosts = Annotated[
 def deploy(
     hosts: Hosts,
     profile: Annotated[
-        str, typer.Option("--profile", "-p", help="What to run.", show_default=False)
+        str,
+        typer.Option(
+            "--profile",
+            "-p",
+            help="What to run.",
+            show_default=False,
+            autocompletion=complete.profiles,
+        ),
     ],
     set_: Annotated[
         list[str] | None,
@@ -77,6 +85,15 @@ def deploy(
     keep_patches: Annotated[
         bool, typer.Option("--keep-patches", help="Although patches are active there.")
     ] = False,
+    patch: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--patch",
+            metavar="NAME",
+            help="Push this patch before the start (repeatable).",
+            autocompletion=complete.patches,
+        ),
+    ] = None,
     stop_others: Annotated[
         bool, typer.Option("--stop-others", help="Stop what holds the GPUs or the port.")
     ] = False,
@@ -100,10 +117,13 @@ def deploy(
     from fleetctl.cli.deploy_view import View
     from fleetctl.config.secrets import resolve_secrets
     from fleetctl.config.site import load_site
+    from fleetctl.patching import deploying
 
     site = load_site()
     targets = site.select(hosts)
-    wanted = site.profile(profile, set_ or (), unset or ())
+    wanted, patches = deploying.asked(
+        site.profile(profile, set_ or (), unset or ()), patch or (), site.root
+    )
     options = {
         "--keep-patches": keep_patches,
         "--stop-others": stop_others,
@@ -126,6 +146,7 @@ def deploy(
         timeout=timeout,
         stall=stall,
         dry_run=dry_run,
+        patches=patches,
     )
 
     def confirm(ways: Sequence[Deployment]) -> bool:
