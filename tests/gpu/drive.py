@@ -58,10 +58,10 @@ def show() -> int:
 
 
 def command() -> list[str]:
-    """Return how fleetctl is started."""
+    """Return how fleetctl is started: this checkout, with the packages of the wheels."""
     if chosen := os.environ.get("FLEETCTL"):
         return shlex.split(chosen)
-    os.environ["PYTHONPATH"] = str(WORK / "tool")
+    os.environ["PYTHONPATH"] = f"{Path.cwd()}:{WORK / 'tool'}"
     return [sys.executable, "-m", "fleetctl"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,6 @@ def foreach_none(run: Run) -> None:
     frames = [f.get("function") for f in root.get("frames", [])]
     run.check("the root is in the grouped copy", "_grouped_foreach_copy_" in frames, frames[-4:])
     run.check("it failed at replay", root.get("step") in ("replay", None), root.get("step"))
-    run.check("the request is kept with the incident", "three" not in json.dumps(triage))
 
 
 @step("named-field", needs=75, limit=220)
@@ -123,17 +123,21 @@ def illegal_access(run: Run) -> None:
     triage = run.crash(
         "illegal-access", "illegal-memory-access", "--restart", *request("long-prompt")
     )
-    text = json.dumps(triage)
-    run.check(
-        "Xid 31 was joined",
-        "31" in json.dumps(triage.get("captured", {})) or '"xid' in text.lower(),
-        triage.get("captured"),
+    run.check("Xid 31 was joined", str(captured_xid(triage)) == "31", triage.get("captured"))
+    kernel = run.shell("dmesg | grep 'NVRM: Xid' | tail -1")
+    pids = run.shell(
+        f'journalctl -u {UNIT} -o json --no-pager -n 3000 | grep -oE \'"_PID":"[0-9]+"\' | sort -u'
     )
-    kernel = run.shell("dmesg | grep 'NVRM: Xid' | tail -3")
-    run.record.numbers["kernel"] = kernel.strip().splitlines()[-1:]
-    run.record.numbers["unit's processes"] = run.shell(
-        f'journalctl -u {UNIT} -o json --no-pager -n 3000 | grep -o \'"_PID":"[0-9]*"\' | sort | uniq -c'
-    ).split()
+    found = re.search(r"pid=(\d+)", kernel)
+    named = found is not None and f'"{found.group(1)}"' in pids
+    run.check("the kernel's pid is one of the unit's", named, kernel.strip()[-200:])
+
+
+def captured_xid(triage: dict[str, Any]) -> Any:
+    """Return the Xid code that triage took out of the kernel log, wherever it stands."""
+    return next(iter(re.findall(r'"xid": "?(\d+)', json.dumps(triage))), None) or next(
+        iter(re.findall(r"NVRM: Xid \S+ (\d+)", json.dumps(triage))), None
+    )
 
 
 @step("init-none", needs=50, limit=200)

@@ -49,9 +49,15 @@ def say(what: str, began: float) -> None:
 def unpack() -> None:
     """Make a venv whose packages are the bundle's."""
     shutil.rmtree(ROOT, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--symlinks", VENV], check=True)
     packages = site_packages()
-    packages.rmdir()
+    packages.parent.mkdir(parents=True)
+    base = Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    (VENV / "bin").mkdir()
+    for name in ("python", "python3"):
+        (VENV / "bin" / name).symlink_to(base)
+    (VENV / "pyvenv.cfg").write_text(
+        f"home = {base.parent}\ninclude-system-site-packages = false\n"
+    )
     with tarfile.open(Path(os.environ["BUNDLES"]) / "site.tar.xz") as tar:
         tar.extractall(packages.parent / "unpacked", filter="fully_trusted")
     (packages.parent / "unpacked" / "site").rename(packages)

@@ -8,11 +8,11 @@ HOSTS = ("gpu1", "gpu2", "gpu3")
 STAGES = {
     # Alone on the card first: these give the times.
     "first": (
-        "facts,doctor,serve,unchanged,lint,kill-scheduler,stop"
+        "facts,doctor,serve,unchanged,lint,kill-scheduler"
         " | gpu1:cublas-capture gpu2:foreach-none,named-field gpu3:illegal-access,init-none,oom-kv"
         " | groups"
     ),
-    "second": "oom-capture,oom-weights | gpu1:bisect gpu2:serve-dsv2,fleet",
+    "second": "oom-capture,oom-weights | gpu1:bisect gpu2:serve-dsv2,fleet,stop",
 }
 
 Lanes = list[tuple[str, list[str]]]
