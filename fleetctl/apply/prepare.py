@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from fleetctl.apply import collector, linting
+from fleetctl.apply import collector, examining, linting
 from fleetctl.apply.session import Session
 from fleetctl.apply.wish import Wish
 from fleetctl.errors import RemoteError
@@ -72,6 +72,7 @@ def prepare(session: Session, target: Target, wish: Wish) -> Prepared:
     findings: list[Finding] = []
     if facts.interpreter.sglang is not None:
         findings = linting.check(session, target, wish.profile, facts, wish.no_lint)
+        examining.check(session, target, wish.profile, wish.no_lint)
     rendered = render(
         wish.profile,
         target,

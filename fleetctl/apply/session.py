@@ -17,6 +17,7 @@ from fleetctl.transport.base import Connection
 MODULES = (
     "apply",
     "collect",
+    "doctor",
     "facts",
     "flags",
     "lock",

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleetctl.config.nodes import as_json, load
+from fleetctl.config import expectations
 from fleetctl.doctor import Finding, Look, examine
 from fleetctl.doctor.expect import Expect, parse
-from fleetctl.errors import ConfigError, FleetError
+from fleetctl.errors import FleetError
 from fleetctl.fleet.fanout import fan_out
 from fleetctl.model.fleet import Host, Profile, Target
 from fleetctl.transport import connect
@@ -61,7 +61,7 @@ class Visit:
 class Round:
     """What all visits of one command share."""
 
-    expectations: dict[str, Any]
+    wanted: dict[str, Any]
     where: str
     profile: Profile | None
     only: tuple[str, ...]
@@ -71,7 +71,7 @@ class Round:
         """Visit one host for all its chosen services."""
         host, targets = item
         begun = time.monotonic()
-        expect = parse(self.expectations, host.name, self.where)
+        expect = parse(self.wanted, host.name, self.where)
         connection = connect(host)
         try:
             with Agent(connection, ("doctor",)) as agent:
@@ -110,18 +110,6 @@ def _offset(agent: Agent) -> tuple[float, float]:
     return there - (before + after) / 2, (after - before) / 2
 
 
-def expectations(root: Path) -> tuple[dict[str, Any], str]:
-    """Return what ``doctor.yaml`` of a site says and its path; empty when there is none."""
-    path = root / "doctor.yaml"
-    if not path.is_file():
-        return {}, str(path)
-    document = load(path)
-    value = as_json(document.value)
-    if not isinstance(value, dict):
-        raise ConfigError("bad-expectation", "a mapping is wanted", where=document.where())
-    return value, str(path)
-
-
 def visit(
     targets: Sequence[Target],
     root: Path,
@@ -131,7 +119,7 @@ def visit(
     skip: Collection[str] = (),
 ) -> Iterator[Visit]:
     """Yield a visit of each host as it ends; a host that cannot be reached is a visit with an error."""
-    value, where = expectations(root)
+    value, where = expectations.read(root)
     for target in targets:
         parse(value, target.host.name, where)  # a wrong file is told before anything is contacted
     hosts: dict[str, tuple[Host, list[Target]]] = {}

@@ -235,3 +235,17 @@ def _critical(box: Box) -> list[Any]:
     seen = Look(facts["main"])
     assert {f.id for f in critical(seen)} <= {f.id for f in examine(seen)}
     return critical(seen)
+
+
+def test_a_deploy_is_refused_before_anything_is_stopped(box: Box, tmp_path: Path) -> None:
+    operator = Operator(tmp_path)
+    operator.add(box, "doctor")
+    box.console("mount -o remount,size=64M /dev/shm")
+    try:
+        refused = operator.deploy("doctor", "tp8")
+        assert (refused.rc, refused.result["state"], refused.result["error"]) == (
+            7, "refused", "shm-small",
+        )  # fmt: skip
+        assert operator.deploy("doctor", "tp8", "--no-lint=shm-small", "--dry-run").rc == 0
+    finally:
+        box.console("mount -o remount,size=50% /dev/shm")

@@ -1,0 +1,48 @@
+"""The doctor's gate of a deploy: what would only show after minutes of loading, or never be told.
+
+Disks, rights, systemd and the interpreter are looked at by the plan itself.
+"""
+
+from __future__ import annotations
+
+from fleetctl.apply.session import Session
+from fleetctl.config import expectations, places
+from fleetctl.doctor import Finding, Look, critical
+from fleetctl.doctor.expect import parse
+from fleetctl.errors import FleetError, ManyErrors, RefusedError
+from fleetctl.model.fleet import Profile, Target
+
+GROUPS = ("names", "memory", "model", "gpu")
+
+
+def check(session: Session, target: Target, profile: Profile, skip: frozenset[str]) -> None:
+    """Look the host over (0.3 s there). Raises RefusedError or ManyErrors for what stops a launch."""
+    value, where = expectations.read(places.site_folder())
+    expect = parse(value, target.host.name, where)
+    said = session.call(
+        "doctor.look",
+        {
+            "service": target.service.name,
+            "unit": target.service.unit,
+            "python": profile.python,
+            "model": profile.model,
+            "only": list(GROUPS),
+        },
+    )
+    look = Look(said, expect, gpus=target.host.gpus, model=profile.model)
+    wrong = [_fault(f, str(target)) for f in critical(look, skip=skip)]
+    if len(wrong) == 1:
+        raise wrong[0]
+    if wrong:
+        raise ManyErrors(wrong)
+
+
+def _fault(finding: Finding, where: str) -> FleetError:
+    fix = f"{finding.fix}; to go on all the same: " if finding.fix else "to go on all the same: "
+    return RefusedError(
+        finding.id,
+        finding.message,
+        where=where,
+        hint=f"{fix}--no-lint={finding.id}",
+        context=(finding.evidence,) if finding.evidence else (),
+    )
