@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -68,7 +69,7 @@ class Deployment:
                 step["content"] = None  # the program's own file: long, and the same for all
         self.tell({"event": "plan"} | body)
         if plan.empty:
-            return self._outcome(State.UNCHANGED, invocation_id=prepared.facts.unit.invocation_id)
+            return self._unchanged(prepared)
         if plan.refusals:
             first = plan.refusals[0]
             more = tuple(f"{r.reference}: {r.message}" for r in plan.refusals[1:])
@@ -199,6 +200,15 @@ class Deployment:
             if result.get(name) not in (None, [], ""):
                 outcome.more[name] = result[name]
         evidence.settle(self.session, outcome, result, self.wish.requests)
+        return outcome
+
+    def _unchanged(self, prepared: Prepared) -> Outcome:
+        """Say also how it is: what runs unchanged may hang."""
+        outcome = self._outcome(State.UNCHANGED, invocation_id=prepared.facts.unit.invocation_id)
+        service = self.target.service
+        args = {"service": service.name, "unit": service.unit, "port": service.port}
+        with contextlib.suppress(FleetError):
+            outcome.more["status"] = self.session.call("status.look", args)["state"]
         return outcome
 
     # --- results ---

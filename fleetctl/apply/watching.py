@@ -16,6 +16,7 @@ SHALLOW = "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION"
 def watch_args(target: Target, config: LaunchConfig, invocation: str) -> dict[str, Any]:
     """Return what the watch on the host has to know of a launch."""
     flags = config.flags
+    key = str(flags.get("api-key") or "")
     return {
         "service": target.service.name,
         "unit": target.service.unit,
@@ -27,6 +28,8 @@ def watch_args(target: Target, config: LaunchConfig, invocation: str) -> dict[st
         "model": config.model,
         "served_name": flags.get("served-model-name"),
         "skip_warmup": flags.get("skip-server-warmup") is True,
+        # A secret one is read on the host, from the file that SGLang itself reads.
+        "key": "" if key.startswith("(secret:") else key,
         "shallow_health": config.env.get(SHALLOW, "").lower() in ("0", "false"),
     }
 

@@ -163,7 +163,7 @@ def _fetch(args: dict[str, Any], session: Any) -> dict[str, Any]:
         raise AgentError("no-bundle", "there is no bundle of %s on this host" % invocation)
     folder = os.path.join(spool.folder_of(service), invocation)
     out = _Chunks(session)
-    packed = gzip.GzipFile(fileobj=out, mode="wb", compresslevel=3)  # type: ignore[call-overload]
+    packed = gzip.GzipFile(fileobj=out, mode="wb", compresslevel=3)
     with packed, tarfile.open(fileobj=packed, mode="w|") as tar:
         for name in ["manifest.json", *sorted(manifest["files"])]:
             tar.add(os.path.join(folder, places.safe_name(name)), arcname=name, recursive=False)

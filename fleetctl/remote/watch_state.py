@@ -189,7 +189,12 @@ class WatchState:
         self._strong = now
         if len(self.answers) >= self.requests:
             self._settle_at = now + self.limits["settle"]
-        return [] if self.result is not None else [dict({"event": "request"}, **answer)]
+        if self.result is not None:
+            return []
+        events = [dict({"event": "request"}, **answer)]
+        if answer.get("error") == "timeout" and self.crash is None:
+            events += self._finish("hung", "request-timeout", now)
+        return events
 
     def tick(self, now: float) -> Events:
         """Time went by."""

@@ -120,6 +120,8 @@ def verdict_lines(result: Mapping[str, Any]) -> list[str]:
         head = "NOT RUNNING"
     elif result["error"] == "host-rebooted":
         head = "GONE: the host was restarted"
+    elif result.get("status") not in (None, "ready"):
+        head = f"UNCHANGED, and it runs, but it is {result['status']}"
     where = f"{result['host']}/{result['service']}"
     in_phase = f" in {result['phase']}" if result["phase"] not in ("unknown", "serving") else ""
     during = (
@@ -197,6 +199,8 @@ def _changed(result: Mapping[str, Any], failed: bool) -> list[tuple[str, str]]:
 def _places(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     where = f"{result['host']}/{result['service']}"
+    if result["state"] == "unchanged" and result.get("status") == "unhealthy":
+        rows.append(("advice", "--restart starts it again; `fleetctl logs` says what it does now"))
     if result["state"] == "interrupted" and result.get("invocation_id"):
         rows.append(("running", f"the service goes on starting ({result['invocation_id']})"))
         rows.append(("", f"$ fleetctl wait {where}   or   fleetctl stop {where}"))

@@ -35,7 +35,7 @@ def test_a_crash_that_nobody_saw_is_collected_once_and_its_restart_loses_nothing
 ) -> None:
     ops = Operator(tmp_path)
     ops.add(replay_host, "lab-01")
-    replay_host.scenario("serves", speed=40)
+    replay_host.scenario("serves", speed=100)
     ops.profile("again", "name: again\nextends: tp8\nflags: {tp-size: 1}\nunit: {restart_sec: 1}\n")
     first = ops.deploy("lab-01", "again").result
     assert first["state"] == "ready"
@@ -78,7 +78,7 @@ def test_a_failure_without_a_collector_is_found_in_the_journal(
 def test_the_spool_never_takes_the_last_of_the_disk(tmp_path: Path, replay_host: Box) -> None:
     ops = Operator(tmp_path)
     ops.add(replay_host, "lab-01")
-    replay_host.scenario("serves", speed=40)
+    replay_host.scenario("serves", speed=100)
     first = ops.deploy("lab-01", "tp8", "--set", "tp-size=1").result
     replay_host.fault("disk-full", path="/var/lib/fleetctl", size=2 << 20)
     before = replay_host.console("df --output=avail /var/lib/fleetctl | tail -1")

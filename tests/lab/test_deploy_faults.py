@@ -20,7 +20,7 @@ def ops(tmp_path: Path, replay_host: Box) -> Operator:
     """An operator whose inventory has the replay host as ``lab-01``."""
     operator = Operator(tmp_path)
     operator.add(replay_host, "lab-01")
-    replay_host.scenario("serves", speed=20)
+    replay_host.scenario("serves", speed=100)
     return operator
 
 
@@ -295,3 +295,36 @@ def test_a_broken_profile_that_restarts_itself_is_a_loop_for_who_comes_later(
         time.sleep(0.3)
     done = ops.run("wait", "lab-01", "--json")
     assert (done.rc, done.result["state"]) == (1, "crash-loop"), done.out + done.err
+
+
+def test_a_systemd_that_does_not_answer_is_named(ops: Operator, replay_host: Box) -> None:
+    replay_host.fault("freeze")
+    expect(ops.deploy("lab-01", "tp8"), "systemd-silent", 6, "apply-failed")
+    replay_host.fault("thaw")
+
+
+# A stand-in for nvidia-smi: two GPUs, and one process (of a unit that is no service of ours) on the first.
+SMI = """#!/bin/sh
+case "$*" in
+*query-gpu*) for n in 0 1; do echo "$n, GPU-$n, Stand-in, 81920, 40000, 570.00"; done;;
+*compute-apps*) echo "GPU-0, $(systemctl show -p MainPID --value sglang-squatter), 40000";;
+esac
+"""
+
+
+def test_a_gpu_that_is_taken(ops: Operator, replay_host: Box) -> None:
+    replay_host.console("systemd-run --unit=sglang-squatter sleep 1000 >/dev/null 2>&1; sleep 0.3")
+    replay_host.console(
+        f"cat > /usr/local/bin/nvidia-smi <<'X'\n{SMI}X\nchmod +x /usr/local/bin/nvidia-smi"
+    )
+    try:
+        ops.add(replay_host, "lab-01", services={"main": {"gpus": [0, 1], "port": 30000}})
+        done = ops.deploy("lab-01", "tp8", "--set", "tp-size=2", "--no-lint=gpu-driver")
+        expect(done, "gpus-held", 7, "refused")
+        assert "sglang-squatter" in fault_of(done)["message"]
+        other = {"main": {"gpus": [1], "port": 30000}}
+        ops.add(replay_host, "lab-01", services=other)
+        free = ops.deploy("lab-01", "tp8", "--set", "tp-size=1", "--no-lint=gpu-driver")
+        assert (free.rc, free.result["state"]) == (0, "ready"), free.err
+    finally:
+        replay_host.console("rm -f /usr/local/bin/nvidia-smi")

@@ -18,7 +18,7 @@ def ops(tmp_path: Path, replay_host: Box) -> Operator:
     """An operator whose inventory has the replay host as ``lab-01``."""
     operator = Operator(tmp_path)
     operator.add(replay_host, "lab-01")
-    replay_host.scenario("founding", speed=40)
+    replay_host.scenario("founding", speed=100)
     return operator
 
 

@@ -281,6 +281,16 @@ def test_after_the_last_request_it_is_watched_a_little_longer() -> None:
     assert state.result["state"] == "ready"
 
 
+def test_a_request_that_is_not_answered_in_its_time_is_a_hang() -> None:
+    state = start(requests=2)
+    state.answered(200, 1.0, True, 2.0)
+    state.identity({"model_path": "/m"}, 3.0)
+    events = state.answered_request({"number": 1, "status": None, "error": "timeout"}, 123.0)
+    assert names(events) == ["request", "failed"]
+    assert state.result is not None
+    assert (state.result["state"], state.result["error"]) == ("hung", "request-timeout")
+
+
 def test_a_request_that_takes_long_is_no_hang() -> None:
     state = start(requests=1)
     state.answered(200, 1.0, True, 2.0)
