@@ -148,7 +148,7 @@ def _typed(name: str, as_json: bool) -> bool:
 @app.command()
 def push(
     name: Name,
-    selectors: Selectors,
+    selectors: Selectors = [],  # noqa: B006
     everything: Everything = False,
     expire: Annotated[
         str, typer.Option("--expire", metavar="TIME", help="30m, 4h, 2d; default: the patch's own.")

@@ -39,6 +39,9 @@ BENCHES: dict[str, Bench] = {
     "deploy": Bench(
         "tests.bench.deploy:bench", "deploy to restart issued, crash line to terminal (needs a lab)"
     ),
+    "patches": Bench(
+        "tests.bench.patches:bench", "cost of an inserted check; push to 20 hosts (needs a lab)"
+    ),
     "logs": Bench("tests.bench.logs:bench", "fetching 20 MiB of log from 10 hosts"),
 }
 
