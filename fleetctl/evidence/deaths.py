@@ -33,7 +33,8 @@ _SIGNALS = (
     ("loating", "SIGFPE"),
     ("llegal instruction", "SIGILL"),
 )
-MOST = 3000  # records that one of these may take
+MOST = 3000  # records that a usage text may take
+STACK = 300  # records that a report of one process may take
 Rows = list[tuple[int, Record]]
 
 
@@ -61,7 +62,7 @@ def fault(rows: Rows) -> tuple[Raised, int] | None:
     raised = _raised(record, index, signal, record.text.strip(), FAULT)
     doubled = "Fatal Python error" in match["what"]
     used, current = 1, False
-    for offset, (_, later) in enumerate(rows[1:600], 1):
+    for offset, (_, later) in enumerate(rows[1:], 1):
         text = _undouble(later.text) if doubled else later.text
         frame = spell.python(text)
         if later.site is not None or HEADER in text or later.origin != APP:
@@ -95,7 +96,7 @@ def terminate(rows: Rows) -> tuple[Raised, int] | None:
         record, index, match["type"] or "", "" if match["type"] else record.text.strip(), CPP
     )
     used = 1
-    for offset, (at, later) in enumerate(rows[1:200], 1):
+    for offset, (at, later) in enumerate(rows[1:], 1):
         what = _WHAT.match(later.text)
         frame = spell.cpp(later.text) if "frame #" in later.text else None
         if what is not None and not raised.message:
@@ -127,7 +128,7 @@ def pyspy(rows: Rows) -> tuple[Stack, int] | None:
         return None
     stack = Stack(record.line, record.pid, match["name"] or "", [], record.rank)
     used = 1
-    for _, later in rows[1:200]:
+    for _, later in rows[1:]:
         frame = spell.pyspy(later.text) if later.text.startswith((" ", "\t")) else None
         if frame is None:
             break

@@ -126,15 +126,15 @@ class Parser:
 
     def _death(self, bare: str) -> int:
         """Take what is no traceback but ends a process; return how many records it took, or 0."""
-        rows = self._records[self._at : self._at + deaths.MOST]
         found: tuple[Raised, int] | None = None
         if bare.startswith("usage: "):
-            found = deaths.usage(rows)
+            found = deaths.usage(self._ahead(deaths.MOST))
         elif "Fatal Python error" in bare:
-            found = deaths.fault(rows)
+            found = deaths.fault(self._ahead(deaths.STACK))
         elif "terminate called" in bare:
-            found = deaths.terminate(rows)
+            found = deaths.terminate(self._ahead(deaths.STACK))
         elif bare.startswith("Thread "):
+            rows = self._ahead(deaths.STACK)
             stack = deaths.pyspy(rows)
             if stack is not None:
                 self._found.stacks.append(stack[0])
@@ -147,8 +147,11 @@ class Parser:
         raised.chain = self._chain
         self._chain += 1
         self._found.raised.append(raised)
-        self._found.consumed.update(i for i, _ in rows[:used])
+        self._found.consumed.update(i for i, _ in self._ahead(used))
         return used
+
+    def _ahead(self, count: int) -> list[tuple[int, Record]]:
+        return self._records[self._at : self._at + count]
 
     # ---- tracebacks ----------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -11,6 +12,9 @@ from fleetctl.triage.match import Match
 from fleetctl.triage.rule import Rule
 from fleetctl.triage.story import Story
 from fleetctl.triage.units import EXCEPTION, Unit
+
+_MOST_OF_A_RULE = 256  # candidates; more of the same kind tell nothing new
+_LONGEST_CHAIN = 64
 
 UNMATCHED = Rule(
     "python.unmatched",
@@ -81,8 +85,12 @@ def collect(known: Board, story: Story) -> list[Candidate]:
     """Return a candidate for each unit that a root rule matches, and for exceptions that none does."""
     weights = _weights(known)
     found: list[Candidate] = []
+    counts: Counter[str] = Counter()
     for unit in known.units:
-        found += _of_unit(unit, known, story, weights)
+        for candidate in _of_unit(unit, known, story, weights):
+            counts[candidate.rule.id] += 1
+            if counts[candidate.rule.id] <= _MOST_OF_A_RULE:
+                found.append(candidate)
     return found
 
 
@@ -194,24 +202,14 @@ def _needed(rule: Rule, unit: Unit, story: Story, known: Board) -> bool:
 
 def strongest(candidates: list[Candidate], chains: dict[int, list[Raised]]) -> Candidate | None:
     """Return the root among candidates and note on the others why they lost."""
-    if not candidates:
-        return None
-    ids = {c.rule.id for c in candidates}
+    present = {c.rule.id: c.rule for c in candidates}
+    beaten = {name: r.id for r in present.values() for name in r.beats if name in present}
     for candidate in candidates:
         raised = candidate.unit.raised
-        if raised is not None:
-            chain = chains.get(raised.chain, [])
-            candidate.position = chain.index(raised) if raised in chain else 0
-        beater = next(
-            (
-                c.rule.id
-                for c in candidates
-                if candidate.rule.id in c.rule.beats and c.rule.id in ids
-            ),
-            "",
-        )
-        if beater:
-            candidate.lost = f"{beater} beats it"
+        chain = chains.get(raised.chain, [])[:_LONGEST_CHAIN] if raised is not None else []
+        candidate.position = chain.index(raised) if raised in chain else len(chain)
+        if candidate.rule.id in beaten:
+            candidate.lost = f"{beaten[candidate.rule.id]} beats it"
     standing = [c for c in candidates if not c.lost]
     if not standing:
         return None

@@ -14,6 +14,8 @@ from fleetctl.triage.match import Match
 from fleetctl.triage.story import Story, silent
 from fleetctl.triage.units import EXCEPTION, HEAD, Unit
 
+_LOOKED_AT = 64  # candidates that may lend their phase to a line
+
 
 @dataclass(slots=True)
 class Answer:
@@ -74,7 +76,8 @@ def _place(
     shown = _shown(unit, chains, timeline)
     if shown is None and unit.raised is None:
         kin = {*rule.beats, *rule.explains}
-        others = (c.unit for c in candidates if c.unit.raised is not None and c.rule.id in kin)
+        near = (c for c in candidates[:_LOOKED_AT] if c.unit.raised is not None)
+        others = (c.unit for c in near if c.rule.id in kin)
         shown = next((p for p in (_shown(u, chains, timeline) for u in others) if p), None)
     marked = timeline.at(unit.index, unit.ranks[0] if unit.ranks else "")
     usual = Phase(rule.phase) if rule.phase else None
