@@ -52,7 +52,9 @@ def remarks(line: Mapping[str, Any]) -> list[str]:
     if line.get("lock"):
         found.append(f"locked by {line['lock']['who']}")
     if line.get("patches"):
-        found.append(f"patched: {', '.join(sorted(line['patches']))}")
+        late = {n["name"] for n in line.get("patch_notes") or () if n.get("expired")}
+        names = [f"{n} EXPIRED" if n in late else n for n in sorted(line["patches"])]
+        found.append(f"patched: {', '.join(names)}")
     if line["state"] in ("failed", "looping") and line.get("bundles"):
         found.append("evidence kept: fleetctl collect")
     return found
