@@ -13,7 +13,7 @@ __all__ = ["CRITICAL", "QUICK", "Finding", "Look", "Severity", "critical", "exam
 CHECKS = (*checks_system.CHECKS, *checks_sglang.CHECKS, *checks_gpu.CHECKS)
 # What a deploy would only meet after minutes of loading, or never be told.
 CRITICAL = frozenset({
-    "no-systemd", "systemd-hangs", "systemd-old", "not-root", "own-name", "disk-full", "inodes-low",
+    "no-systemd", "systemd-hangs",  "not-root", "own-name", "disk-full", "inodes-low",
     "read-only", "shm-small", "journal-none", "python-missing", "python-broken", "sglang-missing",
     "unit-masked", "model-missing", "model-config", "model-shards", "no-gpu-tools", "gpu-driver",
     "gpu-count", "gpu-model", "driver-version", "sglang-version", "torch-version", "kernel-version",

@@ -91,6 +91,13 @@ FAULTS = {
     "few open files": Fault(drop_in("LimitNOFILE=1024"), NO_DROP_IN, ("nofile-low",)),
     "little locked memory": Fault(drop_in("LimitMEMLOCK=8M"), NO_DROP_IN, ("memlock-low",)),
     "journald drops lines": Fault(drop_in("LogRateLimitIntervalSec=30s"), NO_DROP_IN, ("log-rate-limit",)),
+    "the unit is masked": Fault(
+        f"mv {UNIT} /root/kept; ln -s /dev/null {UNIT}; systemctl daemon-reload",
+        f"mv /root/kept {UNIT}; systemctl daemon-reload", ("unit-masked", "unit-drift")),
+    "another torch than expected": Fault(
+        f"mkdir {PACKAGES}/torch-2.9.0.dist-info; printf 'Name: torch\\nVersion: 2.9.0\\n' > "
+        f"{PACKAGES}/torch-2.9.0.dist-info/METADATA",
+        f"rm -r {PACKAGES}/torch-2.9.0.dist-info", ("torch-version",), {"torch": ">=2.11"}),
     "the unit failed": Fault(
         drop_in("ExecStart=\\nExecStart=/bin/false\\nRestart=no") + "; systemctl start sglang-main; sleep 1",
         NO_DROP_IN, ("unit-failed",)),
@@ -189,6 +196,51 @@ def test_a_full_disk_is_found(box: Box) -> None:
         assert "disk-full" in {f.id for f in _critical(box)}
     finally:
         box.heal()
+
+
+def test_little_space_is_found(box: Box) -> None:
+    box.fault("disk-full", path="/var/lib/fleetctl", size=700 * 1024**2)
+    try:
+        assert ids(look(box)) == {"disk-low"}
+    finally:
+        box.heal()
+
+
+def test_an_init_that_hangs_is_found(box: Box) -> None:
+    box.fault("freeze")
+    try:
+        assert "systemd-hangs" in ids(look(box))
+    finally:
+        box.fault("thaw")
+
+
+def test_cards_as_two_h200_answered(box: Box) -> None:
+    """nvidia-smi of a lab host prints what it printed on real cards."""
+    recorded = Path(__file__).parents[1] / "doctor" / "recorded" / "h200-x2"
+    script = '#!/bin/sh\ncase "$*" in *p2p*) cat /opt/p2p;; *topo*) cat /opt/topo;; *-x*) cat /opt/smi;; esac\n'
+    for path, text in (
+        ("/opt/smi", (recorded / "smi.xml").read_text()),
+        ("/opt/topo", (recorded / "topo.txt").read_text()),
+        ("/opt/p2p", (recorded / "p2p.txt").read_text()),
+        ("/usr/local/bin/nvidia-smi", script),
+        (
+            "/etc/systemd/system/nvidia-fabricmanager.service",
+            "[Service]\nExecStart=/bin/sleep 300\n",
+        ),
+    ):
+        box.console('printf %s "$1" > "$2"', text, path)
+    box.console("chmod 755 /usr/local/bin/nvidia-smi; systemctl daemon-reload")
+    try:
+        found = look(box, {"gpus": 8, "driver": ">=590"}, gpus=2)
+        assert ids(found) == {"gpu-count", "driver-version", "fabric-manager"}
+        assert found.remarks == ()
+        box.console("systemctl start nvidia-fabricmanager")
+        assert ids(look(box, {"gpus": 2, "driver": ">=580", "fabric": True})) == set()
+    finally:
+        box.console(
+            "systemctl stop nvidia-fabricmanager; rm /usr/local/bin/nvidia-smi /opt/smi /opt/topo /opt/p2p "
+            "/etc/systemd/system/nvidia-fabricmanager.service; systemctl daemon-reload"
+        )
 
 
 def test_a_port_among_those_of_outgoing_connections_is_found(box: Box) -> None:
