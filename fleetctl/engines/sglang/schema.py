@@ -62,8 +62,8 @@ class Flag:
         found: dict[str, Any] = {}
         for key in self.__dataclass_fields__:
             value = getattr(self, key)
-            quiet = value is None or (value is False and key != "default") or value in ("", {})
-            if not quiet:
+            says = value is not False and value not in ("", {})
+            if value is not None and (says or key in ("default", "const")):
                 found[key] = list(value) if isinstance(value, tuple) else value
         return found
 
