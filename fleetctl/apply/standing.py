@@ -17,6 +17,7 @@ from fleetctl.errors import FleetError, RefusedError
 from fleetctl.model.facts import FactsRequest, HostFacts
 from fleetctl.model.fleet import Target
 from fleetctl.model.launch import LaunchConfig
+from fleetctl.patching import active
 from fleetctl.plan import plan_stop
 
 STOP_SECONDS = 420.0
@@ -62,6 +63,7 @@ def stop(
         "service": target.service.name,
         "was": facts.unit.active_state,
         "invocation_id": facts.unit.invocation_id or None,
+        "warnings": active.remarks(str(target), facts.patch_notes),
     }
     if plan.refusals:
         first = plan.refusals[0]
@@ -106,6 +108,8 @@ def wait(target: Target, session: Session, tell: Tell, limits: dict[str, Any]) -
     try:
         facts = facts_of(session, target)
         outcome.invocation_id = facts.unit.invocation_id or None
+        for remark in active.remarks(str(target), facts.patch_notes):
+            tell({"event": "warning", "message": remark})
         if not facts.unit.alive:
             raise _not_running(target, facts)
         launch = facts.last_launch

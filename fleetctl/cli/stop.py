@@ -56,6 +56,8 @@ def stop(
         except FleetError as error:
             root.report(error, as_json=as_json)
             return error.exit_code
+        for warning in line["warnings"]:
+            show.note(f"warning: {warning}")
         if as_json:
             show.json_line(line)
         else:
