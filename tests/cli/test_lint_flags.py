@@ -1,0 +1,217 @@
+"""``fleetctl lint`` and ``fleetctl flags`` as typed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleetctl.cli.app import run
+from fleetctl.config import places
+from fleetctl.engines.sglang import schema
+
+EXAMPLE = places.packaged("inventories") / "example"
+Capture = pytest.CaptureFixture[str]
+WRONG = "model: /m\nflags:\n  tp-size: 8\n  enable-nvls: true\n"
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A folder without an inventory, and a cache of its own."""
+    monkeypatch.delenv("FLEETCTL_SITE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+def one(capsys: Capture) -> Any:
+    [line] = capsys.readouterr().out.splitlines()
+    return json.loads(line)
+
+
+def test_a_bare_file_needs_no_inventory(capsys: Capture) -> None:
+    Path("p.yaml").write_text(WRONG)
+    assert run(["lint", "p.yaml", "--sglang", "0.5.12.post1", "--json"]) == 1
+    body = one(capsys)
+    assert body["ok"] is False
+    [found] = body["findings"]
+    assert {k: found[k] for k in ("id", "severity", "file", "line", "col", "flag", "hint")} == {
+        "id": "unknown-flag", "severity": "error", "file": "p.yaml", "line": 4, "col": 3, "flag": "--enable-nvls",
+        "hint": "did you mean --enable-nccl-nvls?",
+    }  # fmt: skip
+    assert found["message"] == "--enable-nvls is not a flag of sglang 0.5.12.post1"
+
+
+def test_a_sound_profile_of_a_site_is_ok(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLEETCTL_SITE", str(EXAMPLE))
+    assert run(["lint", "ep8-nvls", "--sglang", "0.5.12.post1", "--json"]) == 0
+    body = one(capsys)
+    assert body["ok"] is True
+    assert [f["severity"] for f in body["findings"]] == ["info"]
+
+
+def test_a_parent_of_a_file_is_looked_up_beside_it(capsys: Capture) -> None:
+    Path("base.yaml").write_text("model: /m\nflags: {tpsize: 8}\n")
+    Path("p.yaml").write_text("extends: base\nflags: {ep-size: 8}\n")
+    assert run(["lint", "p.yaml", "--sglang", "0.5.23", "--json"]) == 1
+    found = {f["id"]: f for f in one(capsys)["findings"]}
+    assert found["unknown-flag"]["file"] == "base.yaml"
+
+
+def test_a_missing_model_is_a_finding(capsys: Capture) -> None:
+    Path("p.yaml").write_text("flags: {tp-size: 8}\n")
+    assert run(["lint", "p.yaml", "--sglang", "0.5.23", "--json"]) == 1
+    [found] = one(capsys)["findings"]
+    assert (found["id"], found["file"], found["line"]) == ("missing-model", "p.yaml", 1)
+
+
+@pytest.mark.parametrize(("text", "identity"), [
+    ("model: /m\nflags: {tp_size: 8}\n", "wrong-name"), ("modle: /m\n", "unknown-key"), ("a: [", "yaml-syntax"),
+    ("model: /m\nflags: {a: 1, a: 2}\n", "duplicate-key"),
+])  # fmt: skip
+def test_a_file_that_is_no_profile_is_findings_too(
+    capsys: Capture, text: str, identity: str
+) -> None:
+    Path("p.yaml").write_text(text)
+    assert run(["lint", "p.yaml", "--sglang", "0.5.23", "--json"]) == 1
+    found = one(capsys)["findings"][0]
+    assert (found["id"], found["severity"], found["file"]) == (identity, "error", "p.yaml")
+    assert found["line"] >= 1
+
+
+def test_several_profiles_give_one_object(capsys: Capture) -> None:
+    Path("a.yaml").write_text(WRONG)
+    Path("b.yaml").write_text("model: /m\n")
+    assert run(["lint", "a.yaml", "b.yaml", "--sglang", "0.5.12.post1", "--json"]) == 1
+    assert [f["file"] for f in one(capsys)["findings"]] == ["a.yaml"]
+
+
+def test_a_file_that_is_not_there_is_a_fault(capsys: Capture) -> None:
+    assert run(["lint", "no.yaml", "--sglang", "0.5.23", "--json"]) == 3
+    assert json.loads(capsys.readouterr().err)["error"] == "unreadable"
+
+
+def test_overrides_and_strictness(capsys: Capture) -> None:
+    Path("p.yaml").write_text(WRONG + "  tp: 8  # fleetctl: allow repeated-flag\n")
+    words = ["lint", "p.yaml", "--sglang", "0.5.12.post1"]
+    assert run([*words, "--no-lint", "unknown-flag"]) == 0
+    assert run([*words, "--no-lint", "unknown-flag", "--strict"]) == 1
+    assert "abbreviated-flag" in capsys.readouterr().out
+    assert run(words) == 1
+    shown = capsys.readouterr()
+    assert "error[unknown-flag]: p.yaml:4:3:" in shown.out
+    assert "--no-lint=unknown-flag" in shown.err
+
+
+def test_without_a_version_the_profile_s_own_counts_and_else_the_newest_which_is_said(capsys: Capture) -> None:  # fmt: skip
+    Path("p.yaml").write_text("model: /m\nflags: {cuda-graph-max-bs: 8}\n")
+    assert run(["lint", "p.yaml"]) == 1
+    assert f"sglang {schema.shipped()[-1]}, the newest known here" in capsys.readouterr().err
+    Path("p.yaml").write_text(
+        "model: /m\nflags: {cuda-graph-max-bs: 8}\nsglang: {schema: 0.5.12.post1}\n"
+    )
+    assert run(["lint", "p.yaml"]) == 0
+
+
+def test_a_schema_file_of_a_fork(capsys: Capture) -> None:
+    body = schema.load("0.5.12.post1").to_json()
+    body["flags"].append({"names": ["--ddtree-budget"], "dest": "ddtree_budget", "type": "int"})
+    Path("fork.json").write_text(json.dumps(body))
+    Path("p.yaml").write_text("model: /m\nflags: {ddtree-budget: 8, ddtree-topk: 4}\n")
+    assert run(["lint", "p.yaml", "--sglang", "fork.json", "--json"]) == 0
+    [found] = one(capsys)["findings"]
+    assert (found["flag"], found["severity"]) == ("--ddtree-topk", "warning")
+
+
+def test_the_model_of_a_folder_here_is_looked_at(capsys: Capture, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"num_attention_heads": 12}')
+    Path("p.yaml").write_text(f"model: {folder}\nflags: {{tp-size: 8}}\n")
+    assert run(["lint", "p.yaml", "--sglang", "0.5.23", "--json"]) == 1
+    assert [f["id"] for f in one(capsys)["findings"]] == ["heads-divide"]
+
+
+def test_an_unknown_version_says_which_are_known(capsys: Capture) -> None:
+    Path("p.yaml").write_text("model: /m\n")
+    assert run(["lint", "p.yaml", "--sglang", "newest"]) == 3
+    assert "0.5.1 to 0.5.23 are shipped" in capsys.readouterr().err
+
+
+def test_lint_imports_no_connection_and_no_store() -> None:
+    Path("p.yaml").write_text("model: /m\nflags: {tp-size: 8}\n")
+    program = (
+        "import sys; from fleetctl.cli.app import run; run(['lint', 'p.yaml', '--sglang', '0.5.23']); "
+        "print(sorted({m.split('.')[0] for m in sys.modules} & {'paramiko', 'fabric', 'sqlalchemy', 'jinja2', 'rich'}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+# --- flags ---
+
+
+def test_list_and_show(capsys: Capture) -> None:
+    assert run(["flags", "list", "nvls", "--sglang", "0.5.12.post1"]) == 0
+    assert capsys.readouterr().out.startswith("--enable-nccl-nvls\n")
+    assert run(["flags", "list", "--sglang", "0.5.12.post1", "--json"]) == 0
+    assert len(one(capsys)["flags"]) == 387
+    assert run(["flags", "show", "tp-size", "--sglang", "0.5.15", "--json"]) == 0
+    body = one(capsys)
+    assert (body["names"], body["known"]) == (["--tp-size", "--tensor-parallel-size"], True)
+
+
+def test_show_tells_of_a_flag_that_is_gone_and_of_one_that_never_was(capsys: Capture) -> None:
+    assert run(["flags", "show", "cuda-graph-max-bs", "--sglang", "0.5.23", "--json"]) == 1
+    body = one(capsys)
+    assert (body["releases"], body["successor"]) == (
+        [["0.5.1", "0.5.19"]],
+        "--cuda-graph-max-bs-decode",
+    )
+    assert run(["flags", "show", "enable-nvls"]) == 2
+    assert "did you mean --enable-nccl-nvls" in capsys.readouterr().err
+
+
+def test_show_takes_a_beginning_for_the_only_flag_that_has_it(capsys: Capture) -> None:
+    assert run(["flags", "show", "tp", "--sglang", "0.5.12.post1"]) == 0
+    shown = capsys.readouterr()
+    assert "--tensor-parallel-size, --tp-size" in shown.out
+    assert "argparse takes it for --tp-size" in shown.err
+
+
+def test_diff_of_releases(capsys: Capture) -> None:
+    assert run(["flags", "diff", "0.5.10", "0.5.10.post1"]) == 0
+    assert run(["flags", "diff", "0.5.12.post1", "0.5.23", "--json"]) == 1
+    body = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert "--cuda-graph-max-bs" in body["removed"]
+    assert "--attn-dp-size" in body["added"]
+    backends = [
+        c for c in body["changed"] if c["flag"] == "--attention-backend" and c["key"] == "choices"
+    ]
+    assert "cutlass_mla" in backends[0]["before"]
+
+
+def test_migrate_shows_writes_and_then_has_nothing_left(capsys: Capture) -> None:
+    text = "# mine\nmodel: /m\nflags:\n  cuda-graph-max-bs: 16  # keep\n"
+    Path("p.yaml").write_text(text)
+    assert run(["flags", "migrate", "p.yaml", "--to", "0.5.23"]) == 0
+    assert "+  cuda-graph-max-bs-decode: 16  # keep" in capsys.readouterr().out
+    assert Path("p.yaml").read_text() == text
+    assert run(["flags", "migrate", "p.yaml", "--to", "0.5.23", "--write"]) == 0
+    assert Path("p.yaml").read_text() == text.replace("max-bs:", "max-bs-decode:")
+    capsys.readouterr()
+    assert run(["flags", "migrate", "p.yaml", "--to", "0.5.23", "--json"]) == 0
+    assert one(capsys)["changes"] == []
+
+
+def test_a_word_that_is_no_verb_is_a_host_unless_it_is_nearly_a_verb(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    monkeypatch.setenv("FLEETCTL_SITE", str(EXAMPLE))
+    assert run(["flags", "b300-99"]) == 2
+    assert "b300-99" in capsys.readouterr().err
+    assert run(["flags", "lits"]) == 2
+    assert "list" in capsys.readouterr().err
