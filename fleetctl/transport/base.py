@@ -49,6 +49,10 @@ class Channel(Protocol):
         """Tell the command that nothing more comes."""
         ...
 
+    def feed(self, data: bytes, timeout: float | None = None) -> None:
+        """Write all of its input and end it; TimeoutError after that many seconds."""
+        ...
+
     def wait(self, timeout: float) -> int:
         """Return the exit status; TimeoutError after that many seconds. Negative: the session was lost."""
         ...
@@ -100,7 +104,7 @@ def exchange(
     ``end`` is on the monotonic clock; TimeoutError when it comes first (the channel stays open).
     """
     started = time.monotonic()
-    _feed(channel, stdin)
+    _feed(channel, stdin, _left(end))
     kept = bytearray()
     truncated = False
     while chunk := channel.recv(_left(end)):
@@ -120,17 +124,16 @@ def _left(end: float) -> float:
     return left
 
 
-def _feed(channel: Channel, stdin: bytes) -> None:
+def _feed(channel: Channel, stdin: bytes, timeout: float) -> None:
     """Write the input beside the reading when it is large: both pipes may be full at once."""
+    # A command may well end without reading its input; its exit status says how it went.
+    if len(stdin) <= UNTHREADED:
+        with contextlib.suppress(UnreachableError):
+            channel.feed(stdin, timeout)
+        return
 
     def write() -> None:
-        # A command may well end without reading its input; its exit status says how it went.
         with contextlib.suppress(UnreachableError):
-            if stdin:
-                channel.send(stdin)
-            channel.close_stdin()
+            channel.feed(stdin)
 
-    if len(stdin) <= UNTHREADED:
-        write()
-    else:
-        threading.Thread(target=write, daemon=True).start()
+    threading.Thread(target=write, daemon=True).start()

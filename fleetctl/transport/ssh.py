@@ -20,7 +20,7 @@ from fleetctl.transport.wire import KEEPALIVE_SECONDS, Wire
 POLL_SECONDS = 0.1  # how often standard error is emptied while standard output is silent
 SEND_SIZE = 32 * 1024
 GRACE_SECONDS = 0.5
-STOP_SECONDS = 5.0
+STOP_SECONDS = 3.0
 HANDSHAKE_TRIES = 3
 
 # Its first line says which session to end; sshd made this shell the leader of one.
@@ -105,7 +105,9 @@ def _not_agreed(name: str, error: Exception | None) -> UnreachableError:
 class SshChannel:
     """One command. Its shell's session is ended with it."""
 
-    def __init__(self, connection: SshConnection, command: str, deadline: Deadline) -> None:
+    def __init__(
+        self, connection: SshConnection, command: str, deadline: Deadline, *, no_input: bool = False
+    ) -> None:
         self._connection = connection
         self._name = connection.host.name
         self._errors = bytearray()
@@ -113,7 +115,10 @@ class SshChannel:
         self._said = bytearray()  # of standard error, until its first line is whole
         try:
             self._channel = connection.wire.open_session(timeout=deadline.left())
-            _start(self._channel, "exec sh -c " + shlex.quote(WRAP + command))
+            with connection.wire.together():
+                _start(self._channel, "exec sh -c " + shlex.quote(WRAP + command))
+                if no_input:
+                    self._channel.shutdown_write()
         except paramiko.ChannelException as error:
             raise UnreachableError(
                 "session-refused", f"no more sessions: {error.text}", where=self._name,
@@ -175,6 +180,29 @@ class SshChannel:
         with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
             self._channel.shutdown_write()
 
+    def feed(self, data: bytes, timeout: float | None = None) -> None:
+        """Write all of its input and end it, what is small in one piece."""
+        if len(data) > SEND_SIZE:
+            self.send(data)
+            self.close_stdin()
+            return
+        if data:
+            self._await_window(timeout)
+        with self._connection.wire.together():
+            if data:
+                self.send(data)
+            self.close_stdin()
+
+    def _await_window(self, timeout: float | None) -> None:
+        """Wait until the command takes input: nothing must be held back while the other end is due."""
+        end = None if timeout is None else time.monotonic() + timeout
+        channel = self._channel
+        with channel.out_buffer_cv:
+            while not channel.out_window_size and not channel.closed:
+                channel.out_buffer_cv.wait(POLL_SECONDS)
+                if end is not None and time.monotonic() >= end:
+                    raise TimeoutError
+
     def wait(self, timeout: float) -> int:
         """Return the exit status; a negative one when the session was lost."""
         end = time.monotonic() + timeout
@@ -211,7 +239,7 @@ class SshChannel:
         """Send every process of the command's session SIGTERM, and SIGKILL a second later."""
         self._drain()
         if self._session and self._connection.wire.is_active():
-            with contextlib.suppress(FleetError):
+            with contextlib.suppress(paramiko.SSHException, EOFError, OSError):
                 self._connection.stop_session(self._session)
 
 
@@ -245,9 +273,9 @@ class SshConnection:
         found = settings(self._host)
         return found.address, found.port, found.user
 
-    def open(self, command: str, timeout: float = 30.0) -> SshChannel:
+    def open(self, command: str, timeout: float = 30.0, *, no_input: bool = False) -> SshChannel:
         """Start a shell command line; ``timeout`` is seconds for the start."""
-        channel = SshChannel(self, command, Deadline(timeout))
+        channel = SshChannel(self, command, Deadline(timeout), no_input=no_input)
         self._open.add(channel)
         return channel
 
@@ -268,7 +296,7 @@ class SshConnection:
         RemoteError ``sudo-password`` where a ``sudo -n`` in front is refused.
         """
         end = time.monotonic() + timeout
-        channel = self.open(command, timeout)
+        channel = self.open(command, timeout, no_input=not stdin)
         try:
             result = exchange(channel, stdin, end, on_output)
         except TimeoutError as error:

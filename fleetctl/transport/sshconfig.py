@@ -148,7 +148,8 @@ def _parsed() -> paramiko.SSHConfig:
 
 def reload() -> None:
     """Forget the files read so far."""
-    _parsed.cache_clear()
+    for kept in (_parsed, _default_keys, _paths):
+        kept.cache_clear()
 
 
 def _lines(path: Path, above: tuple[Path, ...]) -> Iterator[str]:
@@ -188,12 +189,18 @@ def _included(value: str, path: Path) -> Iterator[Path]:
         yield from sorted(Path("/").glob(str(place).lstrip("/")))
 
 
-def _keys(value: Any) -> tuple[str, ...]:
-    if value:
-        return tuple(_path(k) for k in value if k.lower() != "none")
+@functools.cache
+def _default_keys() -> tuple[str, ...]:
     return tuple(str(p) for k in DEFAULT_KEYS if (p := Path(k).expanduser()).exists())
 
 
+def _keys(value: Any) -> tuple[str, ...]:
+    if value:
+        return tuple(_path(k) for k in value if k.lower() != "none")
+    return _default_keys()
+
+
+@functools.cache
 def _paths(value: str | None) -> tuple[str, ...]:
     parts = shlex.split(value) if value else []
     return tuple(_path(p) for p in parts if p.lower() not in ("none", "/dev/null"))
