@@ -114,7 +114,7 @@ class Watch:
             state.phases.resume(resume["phase"])
             state.ready_line = bool(resume.get("ready_line"))
             if resume.get("ready"):
-                state.ready_at = time.monotonic()
+                state.was_ready(time.monotonic())
             state.touch(time.monotonic())
         return state
 

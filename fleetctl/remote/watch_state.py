@@ -234,6 +234,12 @@ class WatchState:
         """Count from now on: what was before the watch is no silence."""
         self._strong = self._weak = self._phase_at = self._told_at = now
 
+    def was_ready(self, now: float) -> None:
+        """Go on from a watch that had seen it ready: only what is left to send is waited for."""
+        self.ready_at = now
+        if not self.requests:
+            self._settle_at = now + self.limits["settle"]
+
     # --- conclusions ---
 
     def interrupted(self, now: float) -> Events:

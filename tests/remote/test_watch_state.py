@@ -326,6 +326,16 @@ def test_what_was_survived_before_an_attached_watch_is_no_crash() -> None:
     assert state.crash is None
 
 
+def test_a_watch_that_was_lost_after_ready_comes_to_its_end() -> None:
+    state = start()
+    state.was_ready(1.0)
+    state.tick(2.0)
+    assert state.result is None
+    state.tick(3.0)
+    assert state.result is not None
+    assert state.result["state"] == "ready"
+
+
 def test_going_away_is_told_as_such() -> None:
     state = start()
     state.line("Load weight begin.", "7", 1.0, 1.0)
