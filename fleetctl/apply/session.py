@@ -157,10 +157,11 @@ class Session:
                 raise Interrupted(self.host.name)
             self._clock.sleep(length)
 
+        began = self._clock.monotonic()
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(_worth_another),
-            wait=tenacity.wait_exponential_jitter(initial=0.5, max=15.0),
-            stop=tenacity.stop_after_delay(seconds),
+            wait=tenacity.wait_exponential_jitter(multiplier=0.5, max=15.0),
+            stop=lambda _: self._clock.monotonic() - began >= seconds,
             sleep=pause,
             before_sleep=before,
             reraise=True,
