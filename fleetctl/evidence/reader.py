@@ -81,6 +81,7 @@ def from_bundle(folder: Path) -> Evidence:
     whole.asked_stop = (
         manifest["asked_stop"] if isinstance(manifest.get("asked_stop"), bool) else None
     )
+    whole.hung = manifest.get("hung") is True
     whole.versions = {
         k: str(v)
         for k, v in _json(folder / "versions.json").items()

@@ -49,5 +49,6 @@ class Evidence:
     truncated: int = 0
     sources: list[str] = field(default_factory=list)
     asked_stop: bool | None = None  # what a bundle's manifest says; None where nobody knows
+    hung: bool = False  # what the collector saw: the unit ran and did not answer
     versions: dict[str, str] = field(default_factory=dict)
     patches: dict[str, Any] = field(default_factory=dict)  # patches.json of a bundle

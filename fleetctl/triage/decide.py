@@ -106,6 +106,9 @@ def _exclude(candidate: Candidate, story: Story) -> None:
     if candidate.lost:
         return
     index, rule = candidate.unit.index, candidate.rule
+    if story.asked_stop and not story.of("stop") and not (candidate.fatal and rule.rank > 1):
+        candidate.lost = "the stop was asked for"
+        return
     if story.of("stop") and story.stopped_on_request and rule.strength != "cause":
         if index > story.first("stop"):
             candidate.lost = "after somebody asked for the stop"
@@ -168,7 +171,7 @@ def _without_root(
     if hung is not None:
         return hung
     weak = story.of("stop-weak") and not story.of("dead", "killed", "fatal-head")
-    if weak or (story.of("stop") and story.stopped_on_request):
+    if weak or story.asked_stop or (story.of("stop") and story.stopped_on_request):
         label = "external-kill" if story.of("stop-timeout") else "graceful-shutdown"
         return Answer(
             False,
@@ -240,6 +243,11 @@ def _hung(story: Story) -> Answer | None:
     failed = story.of("health-failed")
     if failed and failed[-1].unit.index > story.last("batch", "dead", "killed"):
         return _hang(failed[0], "health probes get no answer from the scheduler")
+    if story.hung and not story.of("dead", "killed", "stop"):
+        why = "the unit ran and did not answer when the bundle was made"
+        return Answer(
+            False, State.HUNG, "hang-healthcheck", Phase.SERVING, Verdict.SUPPORTED, why=why
+        )
     probe = silent(story)
     if probe is not None:
         return _hang(

@@ -46,7 +46,7 @@ def examine(
     """
     parsed = traceback.parse(evidence.records)
     units = build(evidence.records, parsed)
-    matches = Matcher(units).run(rules.rules)
+    matches = Matcher(units).run(rules.of_version(evidence.versions.get("sglang", "")).rules)
     for match in matches:
         if "rank" in match.captured and not match.unit.ranks:
             match.unit.ranks = [match.captured["rank"]]
@@ -95,6 +95,7 @@ def _attempt(
             if m.unit.index in span or m.rule.means not in ("ready", "alive", "batch")
         ],
         evidence.asked_stop,
+        hung=evidence.hung,
     )
     return decide(
         [u for u in units if inside(u.index, u.origin)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -101,12 +102,18 @@ class Rules:
         """Return one rule by its id, or None."""
         return next((r for r in self.rules if r.id == name), None)
 
-    def patterns(self) -> tuple[str, ...]:
-        """Return the expressions that a scanner of huge logs looks for: everything but signs of life."""
-        quiet = ("alive", "batch", "health-ok")
-        return tuple(
-            dict.fromkeys(p.regex for r in self.rules if r.means not in quiet for p in r.any)
+    def of_version(self, version: str) -> Rules:
+        """Return the rules that are for a version of SGLang; all of them when it is not known."""
+        if not version:
+            return self
+        here = release(version)
+        kept = tuple(
+            r
+            for r in self.rules
+            if (not r.since or release(r.since) <= here)
+            and (not r.until or here < release(r.until))
         )
+        return Rules(kept, self.digest)
 
     def with_more(self, more: tuple[Rule, ...], digest: str) -> Rules:
         """Return these rules and others; an id of the others replaces ours."""
@@ -114,6 +121,11 @@ class Rules:
         return Rules(
             (*(r for r in self.rules if r.id not in names), *more), f"{self.digest}+{digest}"
         )
+
+
+def release(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version, for comparison: 0.5.12.post1 → (0, 5, 12, 1)."""
+    return tuple(int(number) for number in re.findall(r"\d+", version.split("+")[0])[:5])
 
 
 @lru_cache(maxsize=1)

@@ -23,6 +23,7 @@ class Story:
 
     signs: dict[str, list[Match]] = field(default_factory=dict)
     asked_stop: bool | None = None
+    hung: bool = False  # as the collector of a bundle saw it
 
     def of(self, *meanings: str) -> list[Match]:
         """Return the matches with one of the meanings."""
@@ -53,9 +54,9 @@ class Story:
         return self.first("stop") < self.first("dead", "killed", "fatal-head")
 
 
-def tell(matches: Sequence[Match], asked_stop: bool | None = None) -> Story:
-    """Return the story that the matches of one attempt tell."""
-    story = Story(asked_stop=asked_stop)
+def tell(matches: Sequence[Match], asked_stop: bool | None = None, *, hung: bool = False) -> Story:
+    """Return the story that the matches of one attempt tell, and what the collector saw."""
+    story = Story(asked_stop=asked_stop, hung=hung)
     for match in matches:
         if match.rule.means:
             story.signs.setdefault(match.rule.means, []).append(match)
