@@ -13,7 +13,16 @@ REALLY_MISSING = (
 )  # SGLang asks for it, and takes its own kernels when it is not there
 
 
-class _Anything:
+class _Members(type):
+    """Lets a stand-in class have any member, as enumerations are asked for theirs."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Anything()
+
+
+class _Anything(metaclass=_Members):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
 
@@ -30,7 +39,7 @@ class _Shell(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return type(name, (_Anything,), {})
+        return _Members(name, (_Anything,), {})
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
