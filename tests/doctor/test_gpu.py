@@ -120,6 +120,19 @@ def test_who_holds_memory(xml: str) -> None:
     )
 
 
+def test_a_real_process_without_a_unit_that_holds_memory() -> None:
+    found = look_gpu.parse((H200.parent / "h200-held" / "smi.xml").read_text())
+    [row] = found["processes"]
+    assert row == {"gpu": 0, "pid": 414, "memory": 2566 * 1024**2, "command": "python3"}
+    gpu = found | {"tools": True, "error": "", "processes": [row | {"unit": ""}]}
+    [finding] = examine(Look({"gpu": gpu}))
+    assert (finding.id, finding.message) == ("gpu-in-use", "python3 holds 2.5 GiB on GPU 0")
+
+
+def test_a_machine_without_systemd() -> None:
+    assert ids({"systemd": {"version": None, "state": "", "failed": []}}) == ["no-systemd"]
+
+
 def test_no_tools_are_no_fault_where_no_gpus_are_expected() -> None:
     bare = {"gpu": {"tools": False, "error": "", "gpus": []}}
     assert ids(bare) == []
