@@ -14,6 +14,9 @@ _STARTS = re.compile(
 )
 
 
+_WHOLE_FRAME = re.compile(r"\s*File \"[^\"]{1,400}\", line \d{1,9}, in [\w<>.]{1,120}\Z")
+
+
 def margin(texts: list[str]) -> str:
     """Return what nearly every line starts with: a quoting mark, or white space; else ""."""
     filled = [t for t in texts if t.strip()]
@@ -39,6 +42,9 @@ def width(texts: list[str]) -> int:
     widest = max(lengths, default=0)
     if widest not in _NARROW or lengths[widest] < 3 or lengths[widest] < 0.04 * len(texts):
         return 0
+    almost = sum(lengths[n] for n in range(widest - 8, widest))
+    if almost > lengths[widest]:
+        return 0  # lines of all lengths: the widest is only the widest
     broken = sum(goes_on(a, b, widest) for a, b in pairwise(texts))
     return widest if broken >= 3 and broken >= 0.7 * lengths[widest] else 0
 
@@ -47,4 +53,4 @@ def goes_on(text: str, following: str, limit: int) -> bool:
     """Return whether a line of full width is continued by the one below."""
     if len(text) != limit or not following or _STARTS.match(following):
         return False
-    return following[:12] != text[:12]
+    return following[:12] != text[:12] and _WHOLE_FRAME.match(text) is None

@@ -64,6 +64,9 @@ _SGLANG = re.compile(
     r"(?P<extra>(?: [^\]\[]{0,120})?)\] ?(?P<rest>.*)\Z",
     re.DOTALL,
 )
+_RANK_ALONE = re.compile(
+    r"\[(?P<rank>(?:[A-Z]{2,4}(?:_[A-Z]{2,4})?\d{1,4} ?){1,6})\] ?(?P<rest>.*)\Z", re.DOTALL
+)
 _GPU_ID = re.compile(r"\[(?P<rank>gpu(?:_id)?=\d+)\] ?(?P<rest>.*)\Z", re.DOTALL)
 _VLLM = re.compile(
     r"(?P<level>" + _LEVELS + r") (?P<when>\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?) "
@@ -260,6 +263,7 @@ _BRACKET = (
     _logger(_GLOG),
     _carrier(_KUBECTL),
     _ranked(_GPU_ID, every_line=False),
+    _ranked(_RANK_ALONE, every_line=False),
     _ranked(_MPI),
     _carrier(_COMPOSE),
 )

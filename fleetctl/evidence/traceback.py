@@ -182,7 +182,7 @@ class Parser:
         text = above.text.strip()
         if index in self._found.consumed or not text or len(text) > 300:
             return None
-        if not (text.endswith(":") or "xception" in text or "rror" in text):
+        if not (text.endswith(":") or "xception" in text or "rror" in text or "ailed" in text):
             return None
         self._found.consumed.add(index)
         return above

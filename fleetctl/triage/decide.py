@@ -12,7 +12,7 @@ from fleetctl.triage import phase as phases
 from fleetctl.triage.candidate import UNMATCHED, Board, Candidate, board, collect, strongest
 from fleetctl.triage.match import Match
 from fleetctl.triage.story import Story, silent
-from fleetctl.triage.units import EXCEPTION, HEAD, Unit
+from fleetctl.triage.units import EXCEPTION, HEAD, LINE, Unit
 
 _LOOKED_AT = 64  # candidates that may lend their phase to a line
 
@@ -119,6 +119,8 @@ def _exclude(candidate: Candidate, story: Story) -> None:
         return
     if index < story.first("ready") < 1 << 60:
         candidate.lost = "the server became ready after it"
+    elif candidate.unit.kind == LINE and rule.crash == "unless-alive" and story.alive_after(index):
+        candidate.lost = "the server went on after it"
     elif candidate.request and story.dead_after(0):
         candidate.lost = "it belongs to one request"
 
@@ -192,7 +194,15 @@ def _without_root(
             why="only consequences are in this log",
         )
     requests = [m for m in _benign(known) if m.rule.label == "request-error"]
-    failed = next((c for c in candidates if c.request or c.rule is UNMATCHED), None)
+    ready = story.first("ready")
+    failed = next(
+        (
+            c
+            for c in candidates
+            if c.request or (c.rule is UNMATCHED and not c.unit.index < ready < 1 << 60)
+        ),
+        None,
+    )
     if requests or (failed is not None and story.of("alive", "batch", "ready")):
         return Answer(
             False,
@@ -201,6 +211,12 @@ def _without_root(
             Phase.SERVING,
             Verdict.SUPPORTED,
             why="one request failed, the server went on",
+        )
+    scare = candidates[0] if candidates else None
+    if scare is not None and story.of("ready", "alive", "batch"):
+        why = f"survived: {scare.unit.shown}"[:200]
+        return Answer(
+            False, State.HEALTHY, "benign-warning", Phase.SERVING, Verdict.SUPPORTED, why=why
         )
     return _quiet(known, story, timeline)
 
@@ -234,6 +250,9 @@ def _quiet(known: Board, story: Story, timeline: phases.Timeline) -> Answer:
             Verdict.ESTABLISHED,
             why="the server answers",
         )
+    if timeline.last is not None:
+        why = "the start goes on; nothing is wrong so far"
+        return Answer(False, State.HEALTHY, "healthy-startup", phase, Verdict.HYPOTHESIS, why=why)
     return Answer(
         False, State.HEALTHY, "unknown", phase, Verdict.UNKNOWN, why="nothing in this log tells"
     )
