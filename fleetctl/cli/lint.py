@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -89,6 +90,25 @@ def lint(
     else:
         _print(left, sorted(set(versions)))
     return int(Exit.NEGATIVE) if wrong else int(Exit.OK)
+
+
+def remarks(profile: Profile, sglang: str, no_lint: Collection[str]) -> bool:
+    """Note the findings about a profile on standard error; return whether there is no error.
+
+    Nothing is noted for ``schema: installed`` without a version: only the host knows its flags.
+    """
+    from fleetctl.config import flagsets, lintable
+    from fleetctl.lint import allowances, blocking, settle
+
+    if profile.schema == flagsets.INSTALLED and not sglang:
+        return True
+    allowed = {p: allowances(t) for p, t in lintable.texts([profile]).items()}
+    found = _lint(profile, _schema(profile, sglang), _here(profile, ""))
+    left = settle(found, no_lint=no_lint, allowed=allowed)
+    for finding in left:
+        if finding.severity != "info":
+            show.note(str(finding) + (f" ({finding.hint})" if finding.hint else ""))
+    return not blocking(left)
 
 
 def _lint(profile: Profile, schema: Schema, context: dict[str, Any]) -> list[Finding]:

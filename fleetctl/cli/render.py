@@ -11,6 +11,7 @@ from fleetctl.cli import complete, show
 from fleetctl.cli.app import new_app
 from fleetctl.cli.profiles import Json, Set, Unset
 from fleetctl.cli.selectors import Everything, Selectors, chosen
+from fleetctl.errors import Exit
 
 if TYPE_CHECKING:
     from fleetctl.render import Rendered
@@ -33,14 +34,28 @@ def render_(
     out: Annotated[
         str, typer.Option("--out", metavar="DIR", help="Write the files below this folder.")
     ] = "",
+    sglang: Annotated[
+        str,
+        typer.Option(
+            "--sglang", metavar="VERSION|FILE", help="Lint against it [the profile's own]."
+        ),
+    ] = "",
+    no_lint: Annotated[
+        list[str] | None, typer.Option("--no-lint", metavar="ID", help="Override this finding.")
+    ] = None,
     as_json: Json = False,
-) -> None:
-    """Show the unit and the files of a launch. Nothing is contacted; secrets are never fetched."""
+) -> int:
+    """Show the unit and the files of a launch. Nothing is contacted; secrets are never fetched.
+
+    The profile is linted too, where its SGLang is known: findings go to standard error, exit 1 for errors.
+    """
+    from fleetctl.cli.lint import remarks
     from fleetctl.config.site import load_site
     from fleetctl.render import render
 
     site = load_site()
     launch = site.profile(profile, sets, unsets)
+    sound = remarks(launch, sglang, no_lint or ())
     for target in chosen(site, selectors, everything):
         done = render(launch, target, systemd=systemd or None, templates=site.templates())
         if out:
@@ -50,6 +65,7 @@ def render_(
             show.json_line(_plain(done))
         elif not out:
             _print(done)
+    return int(Exit.OK if sound else Exit.NEGATIVE)
 
 
 def _print(done: Rendered) -> None:

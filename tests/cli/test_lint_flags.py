@@ -215,3 +215,15 @@ def test_a_word_that_is_no_verb_is_a_host_unless_it_is_nearly_a_verb(capsys: Cap
     assert "b300-99" in capsys.readouterr().err
     assert run(["flags", "lits"]) == 2
     assert "list" in capsys.readouterr().err
+
+
+def test_render_lints_against_the_profile_s_own_release(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    monkeypatch.setenv("FLEETCTL_SITE", str(EXAMPLE))
+    words = ["render", "b300-01", "-p", "ep8-nvls"]
+    assert run(words) == 0
+    assert "[" not in capsys.readouterr().err.split("note", 1)[0]
+    assert run([*words, "--set", "enable-nvls=true"]) == 1
+    shown = capsys.readouterr()
+    assert "--enable-nvls" in shown.out
+    assert "error[unknown-flag]: --set enable-nvls=true" in shown.err
+    assert run([*words, "--set", "enable-nvls=true", "--no-lint", "unknown-flag"]) == 0
