@@ -61,7 +61,7 @@ def run(
 ) -> int:
     """Parse, run on every host, show."""
     from fleetctl.fleet import fanout
-    from fleetctl.fleet.run import Job, Runner, command_text, parse_put
+    from fleetctl.fleet.run import Job, Runner, command_text, parse_put, record
     from fleetctl.fleet.selection import hosts_of
 
     words = [selector, *(command or [])] if everywhere else list(command or [])
@@ -71,6 +71,7 @@ def run(
     hosts = hosts_of("--all" if everywhere else selector)
     job = Job(command_text(words) if words else ":", puts, timeout, connect_timeout, become)
     printer = _Lines() if stream and not as_json else None
+    record(job, hosts)
     runner = Runner(job, printer.take if printer else None)
     alone = len(hosts) == 1
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job that is cancelled, say

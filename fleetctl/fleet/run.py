@@ -134,6 +134,19 @@ def _path(destination: str) -> str:
     return shlex.quote(destination)
 
 
+def record(job: Job, hosts: Sequence[Host]) -> None:
+    """Note in the operator's audit log what is put and what is run as root, secrets redacted."""
+    if not job.puts and not job.become:
+        return
+    from fleetctl.apply import audit
+    from fleetctl.remote.redact import redact
+
+    audit.write({
+        "do": "run", "hosts": [h.name for h in hosts], "command": redact(job.command),
+        "puts": [p.destination for p in job.puts], "become": job.become,
+    })  # fmt: skip
+
+
 class Runner:
     """Runs one job on hosts. ``doing`` tells what is under way, ``stop`` ends it."""
 

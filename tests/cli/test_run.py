@@ -33,6 +33,7 @@ hosts:
     (tmp_path / "hosts.yaml").write_text(text)
     monkeypatch.setenv("FLEETCTL_SITE", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("FLEETCTL_HOME", str(tmp_path / "state"))
     return tmp_path
 
 
@@ -89,6 +90,19 @@ def test_a_put_alone_needs_no_command(site: Path) -> None:
     (site / "f").write_text("x")
     assert run(["run", "b300-01", "--put", f"{site}/f:{site}/g:0600"]) == 0
     assert (site / "g").read_text() == "x"
+
+
+def test_a_put_is_in_the_audit_log_and_a_mere_look_is_not(site: Path) -> None:
+    (site / "f").write_text("x")
+    assert run(["run", "b300-01", "--", "true"]) == 0
+    assert not (site / "state").exists()
+    token = "hf_" + "a" * 34
+    argv = ["run", "b300-01", "--put", f"{site}/f:{site}/g", "--", f"HF_TOKEN={token} true"]
+    assert run(argv) == 0
+    (line,) = (site / "state/audit.jsonl").read_text().splitlines()
+    event = json.loads(line)
+    assert (event["do"], event["hosts"], event["puts"]) == ("run", ["b300-01"], [f"{site}/g"])
+    assert token not in line
 
 
 def test_nothing_to_do_is_a_usage_fault(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
