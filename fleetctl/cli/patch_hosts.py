@@ -11,7 +11,7 @@ import typer
 
 from fleetctl.cli import complete, show
 from fleetctl.cli.patch import Json, Name, Params, app, pairs, site_root
-from fleetctl.cli.selectors import Everything, Selectors, chosen
+from fleetctl.cli.selectors import Everything, Selectors, patterns_of
 from fleetctl.errors import Exit, FleetError, RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -33,10 +33,12 @@ BreakLock = Annotated[
 
 
 def _links(selectors: list[str], everything: bool) -> list[Link]:
-    from fleetctl.config.site import load_site
+    from fleetctl.config import snapshot
+    from fleetctl.config.select import select
     from fleetctl.patching import hosts
 
-    return [hosts.link(t) for t in chosen(load_site(), selectors, everything)]
+    patterns = patterns_of(selectors, everything)
+    return [hosts.link(t) for t in select(snapshot.hosts(), patterns)]
 
 
 def _wish(why: str, restart: bool, break_lock: str, python: str = "") -> Wish:
@@ -104,17 +106,18 @@ def _fault(link: Link, answer: dict[str, Any]) -> bool:
 def _may_restart(
     links: list[Link], wish: Wish, yes: bool, protected: list[str], as_json: bool
 ) -> dict[int, dict[str, Any]]:
-    """Look at every target; ask before something that serves goes down. Faults come with the work."""
+    """Before a restart, look at every target and ask. Faults come with the work."""
     from fleetctl.fleet.fanout import fan_out
     from fleetctl.patching import hosts
 
     seen: dict[int, dict[str, Any]] = {}
+    if not wish.restart:
+        return seen
     for item in fan_out(links, lambda one: hosts.resolve(one.call, one.target, wish)):
         if item is not None and not isinstance(item[1], FleetError):
             seen[id(item[0])] = item[1]
-    if wish.restart:
-        serving = [k for k in links if seen.get(id(k), {}).get("active_state") == "active"]
-        ask_before_restart([k.target for k in serving], yes, protected, as_json)
+    serving = [k for k in links if seen.get(id(k), {}).get("active_state") == "active"]
+    ask_before_restart([k.target for k in serving], yes, protected, as_json)
     return seen
 
 
@@ -193,11 +196,12 @@ def push(
     ready = Ready(places.cache() / "patched")
 
     def work(link: Link) -> dict[str, Any]:
+        there = seen.get(id(link)) or hosts.resolve(link.call, link.target, wish)
         found = hosts.push(
-            link.call, link.target, patch, wish, seen=seen.get(id(link)), given=given,
-            rung=chosen_rung, expire=seconds, version=sglang, ready=ready, at_expiry=end,
+            link.call, link.target, patch, wish, seen=there, given=given, rung=chosen_rung,
+            expire=seconds, version=sglang, ready=ready, at_expiry=end,
         )  # fmt: skip
-        return found | {"active_state": (seen.get(id(link)) or {}).get("active_state")}
+        return found | {"active_state": there["active_state"]}
 
     def tell(link: Link, answer: dict[str, Any]) -> None:
         if as_json:

@@ -27,6 +27,11 @@ Everything = Annotated[bool, typer.Option("--all", help="Every service of every 
 
 def chosen(site: Site, selectors: list[str], everything: bool) -> list[Target]:
     """Return the targets; UsageError for none, and for names beside --all."""
+    return site.select(patterns_of(selectors, everything))
+
+
+def patterns_of(selectors: list[str], everything: bool) -> list[str]:
+    """Return the patterns to select by; UsageError for names beside --all."""
     if everything and selectors:
         raise UsageError("all-and-names", "--all and names together", hint="give one of the two")
-    return site.select(["--all"] if everything else selectors)
+    return ["--all"] if everything else selectors

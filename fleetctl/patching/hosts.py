@@ -7,6 +7,7 @@ session and under the lock that it has already.
 from __future__ import annotations
 
 import base64
+import functools
 import secrets
 import zlib
 from collections.abc import Callable
@@ -151,7 +152,7 @@ def push(
             hint="--sglang VERSION says which version to take it for",
         )
     chosen = _rung(patch, rung, where)
-    rendered = snippets.render(patch, found, given)
+    rendered = _rendered(patch, found, tuple(sorted((given or {}).items())))
     if not (rendered.edits or rendered.diffs or rendered.environment):
         raise RefusedError(
             "version-not-meant", f"{patch.name} has nothing for sglang {found}", where=where
@@ -184,6 +185,12 @@ def push(
     result = (ready or Ready(None)).use(Key(seen["record"], seen["python"], digest), ask)
     head = {"patch": patch.name, "digest": digest, "rung": str(chosen), "version": found}
     return head | result
+
+
+@functools.lru_cache(maxsize=64)
+def _rendered(patch: Patch, version: str, given: tuple[tuple[str, str], ...]) -> Rendered:
+    """Render once for all hosts of a version."""
+    return snippets.render(patch, version, dict(given))
 
 
 def _originals(rendered: Rendered, version: str) -> dict[str, str]:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import base64
-import difflib
 import os
 import stat
 import zlib
 from typing import Any
 
-from fleetctl.remote import patch_change, patch_files, patch_resolve, patch_store, source_tree
+from fleetctl.remote import patch_change, patch_resolve, patch_store
 from fleetctl.remote.agent import AgentError
-from fleetctl.remote.instrument import InstrumentError
 
-REFUSED = 7
+REFUSED = 7  # exit code of the command line
 SHOWN = 120  # lines of a difference
 
 
@@ -34,10 +32,15 @@ def _rebuild(service: str, entry: dict[str, Any], original: tuple[bytes, str] = 
 
     ``original`` is what a diff was made from, where that is known: bytes, or their hash alone.
     """
+    from fleetctl.remote import (
+        instrument,
+        patch_files,
+    )  # parsing is not needed where bytes are given
+
     data = patch_store.read(patch_store.kept(service, entry["pristine"]))
     try:
         built = patch_files.build(data, entry["works"])
-    except InstrumentError as error:
+    except instrument.InstrumentError as error:
         raise AgentError(error.reference, error.message, context=_unlike(data, *original))
     entry["current"] = patch_store.keep(service, built.data)
     entry["line_maps"] = built.line_maps
@@ -52,30 +55,6 @@ def _unlike(data: bytes, original: bytes, digest: str) -> list[str]:
     head = "the file here (%s) is not the one that the diff was made from (%s)"
     lines = [head % (patch_store.sha(data)[:12], wanted[:12])]
     return lines + (_diff(original, data) if original else [])
-
-
-def place(
-    new: dict[str, Any], patch: dict[str, Any], args: dict[str, Any], root: str
-) -> dict[str, tuple[bytes, dict[str, Any]]]:
-    """Return each file of the patch with its pristine bytes and the patch's work in it."""
-    service = args["service"]
-    tree = _Pristine(root, {
-        p: patch_store.kept(service, e["pristine"])
-        for p, e in new["files"].items() if e["rung"] == "edit"
-    })  # fmt: skip
-    places = patch_files.locate(tree, patch)
-    if places.missing:
-        raise AgentError(
-            "anchor-missing",
-            "; ".join("%s: %s" % (m["what"], m["message"]) for m in places.missing),
-            where=root,
-            hint="`fleetctl patch check %s --sglang %s` shows where it lies in the released version"
-            % (patch["name"], args.get("version")),
-        )
-    return {
-        os.path.realpath(os.path.join(root, relative)): (data, places.work(relative, patch))
-        for relative, data in places.files.items()
-    }
 
 
 def prepare(
@@ -159,19 +138,6 @@ def forgetting(state: dict[str, Any], paths: list[str]) -> dict[str, Any]:
     )
 
 
-class _Pristine(source_tree.FolderTree):
-    """The installed tree with the files that other patches edited as they were before."""
-
-    def __init__(self, root: str, pristine: dict[str, str]) -> None:
-        super().__init__(root)
-        self.pristine = pristine
-
-    def read(self, path: str) -> bytes:
-        """Return the pristine bytes of one file."""
-        real = os.path.realpath(os.path.join(self.root, path))
-        return patch_store.read(self.pristine.get(real, real))
-
-
 def admit(
     new: dict[str, Any],
     path: str,
@@ -245,6 +211,8 @@ def orphaned(service: str, path: str, entry: dict[str, Any]) -> AgentError:
 
 
 def _diff(left: bytes, right: bytes) -> list[str]:
+    import difflib
+
     a, b = (x.decode("utf-8", "replace").splitlines() for x in (left, right))
     lines = list(difflib.unified_diff(a, b, "before", "after", lineterm="", n=1))
     return lines[:SHOWN] + (["… %d more" % (len(lines) - SHOWN)] if len(lines) > SHOWN else [])

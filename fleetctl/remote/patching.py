@@ -16,7 +16,6 @@ from fleetctl.remote import (
     lock,
     patch_change,
     patch_plan,
-    patch_proof,
     patch_resolve,
     patch_store,
     records,
@@ -155,7 +154,7 @@ def _apply(
     root = os.path.dirname(os.path.realpath(seen["locations"][0]))
     new = patch_plan.without(state, patch["name"])
     ready = patch_plan.prepared(new, args, seen, root)
-    files = ready or patch_plan.place(new, patch, args, root)
+    files = ready or _place(new, args, root)
     for path in files:
         patch_plan.admit(new, path, args, found, seen)
     built = patch_plan.build(new, files, args["rung"], root, patch_plan.originals_of(args))
@@ -178,6 +177,12 @@ def _apply(
         "others": _others(seen),
         "prepared": None if ready else patch_plan.prepare(new, files, seen, root, patch["name"]),
     }
+
+
+def _place(new: dict[str, Any], args: dict[str, Any], root: str) -> Any:
+    from fleetctl.remote import patch_place
+
+    return patch_place.place(new, args["patch"], args, root)
 
 
 def _record(
@@ -255,6 +260,8 @@ def revert(args: dict[str, Any], _session: Any = None) -> dict[str, Any]:
     A name that is not applied is ``absent``, no fault. AgentError: orphaned (with both differences)
     unless ``leave`` is given.
     """
+    from fleetctl.remote import patch_proof
+
     names = list(args.get("names") or [])
     with locked(args) as state:
         there = [p["name"] for p in state["patches"]]
@@ -320,6 +327,8 @@ def _tell(service: str, ends: list[dict[str, Any]], args: dict[str, Any]) -> Non
 
 def status(args: dict[str, Any], _session: Any = None) -> dict[str, Any]:
     """Return each patch of a service with its proof."""
+    from fleetctl.remote import patch_proof
+
     state = patch_store.load(args["service"])
     if state is None:
         return {"patches": []}

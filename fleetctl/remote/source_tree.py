@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import zipfile
 from typing import Iterator, NamedTuple
 
 from fleetctl.remote import instrument
@@ -48,6 +47,8 @@ class WheelTree:
     """Packages inside a wheel or another zip file."""
 
     def __init__(self, path: str) -> None:
+        import zipfile  # hosts look into folders only
+
         self.zip = zipfile.ZipFile(path)
         self.names = sorted(n for n in self.zip.namelist() if n.endswith(".py"))
 

@@ -65,9 +65,17 @@ def needed_by(module: str) -> frozenset[str]:
     return frozenset(found)
 
 
-@functools.cache
+_BUILDING = threading.Lock()
+
+
 def payload(modules: tuple[str, ...]) -> bytes:
     """Return what the bootstrap reads: the length line and the compressed sources."""
+    with _BUILDING:  # the threads of many hosts want the same one at the same moment
+        return _payload(modules)
+
+
+@functools.cache
+def _payload(modules: tuple[str, ...]) -> bytes:
     names = sorted(frozenset().union(*(needed_by(m) for m in ("agent", *modules))))
     sources = {f"fleetctl.remote.{name}": source_of(name) for name in names}
     body = zlib.compress(f"SOURCES = {sources!r}\n{PRELUDE}".encode())
