@@ -46,6 +46,7 @@ def check(words: Words, model: ModelFacts, *, gpu_memory: int | None = None) -> 
         *_length(words, model),
         *_quantization(words, model),
         *_memory(words, model, sizes, gpu_memory),
+        *_rest(words, sizes, gpu_memory),
     ):
         where = words.where(words.owner_of(flag)) or words.where("model", "") or _model_place(words)
         yield Finding(identity, severity, message, flag=flag, where=where, hint=hint)
@@ -168,6 +169,34 @@ def _memory(words: Words, model: ModelFacts, sizes: Sizes, gpu: int | None) -> I
         )
         hint = "raise mem-fraction-static, lower context-length, or use an 8-bit kv-cache-dtype"
         yield "--mem-fraction-static", "memory-kv", Severity.WARNING, message, hint
+
+
+def _rest(words: Words, sizes: Sizes, gpu: int | None) -> Iterator[Row]:
+    """Compare what mem-fraction-static leaves with what SGLang keeps for activations and graphs by itself.
+
+    Its own estimate in MiB (``_handle_gpu_memory_settings`` of 0.5.12.post1, ``memory_hook`` of 0.5.23):
+    512 + max(chunked prefill, 2048) × 1.5 + largest graph batch × 2 + tp × pp / 8 × 1024; parts that depend on
+    the model are left out, so this is the least.
+    """
+    fraction = words.value("--mem-fraction-static")
+    if not gpu or not isinstance(fraction, float) or not 0 < fraction < 1:
+        return
+    chunk = max(words.number("--chunked-prefill-size", 2048), 2048)
+    largest = words.number("--cuda-graph-max-bs-decode", 0) or words.number(
+        "--cuda-graph-max-bs", 0
+    )
+    largest = 0 if words.value("--disable-cuda-graph") is True else largest
+    share = sizes.tp * sizes.pp / 8 * 1024
+    least = (512 + chunk * 1.5 + largest * 2 + share) * 1024**2
+    rest = gpu * (1 - fraction)
+    if rest < least:
+        message = (
+            f"mem-fraction-static {fraction} leaves {_gib(rest)} of {_gib(gpu)} for activations and graphs; "
+            f"SGLang's own estimate is at least 512 + {chunk} × 1.5 + {largest} × 2 + {share:.0f} MiB "
+            f"= {_gib(least)}"
+        )
+        hint = f"at most {1 - least / gpu:.2f}, or smaller chunked-prefill-size and graph batches"
+        yield "--mem-fraction-static", "memory-rest", Severity.WARNING, message, hint
 
 
 def _gib(size: float) -> str:

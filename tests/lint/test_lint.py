@@ -93,6 +93,14 @@ def test_the_memory_estimate_shows_its_arithmetic() -> None:
     assert "10485 tokens" in found.message
 
 
+def test_what_is_left_for_graphs_is_held_against_sglang_s_own_estimate() -> None:
+    [found] = check(CASES / "model-rest-too-small.yaml")
+    # 512 + 8192 × 1.5 + 512 × 2 + 1 × 1 / 8 × 1024 = 13952 MiB; 80 GiB × 0.05 = 4 GiB
+    assert "leaves 4.0 GiB of 80.0 GiB" in found.message
+    assert "512 + 8192 × 1.5 + 512 × 2 + 128 MiB = 13.6 GiB" in found.message
+    assert found.hint.startswith("at most 0.83")
+
+
 def test_a_flag_that_a_prefix_now_stands_for_is_told() -> None:
     """0.5.23 takes a removed name for the only flag that begins so, in silence."""
     from fleetctl.engines.sglang import history
