@@ -107,7 +107,8 @@ def _service(service: str) -> str:
 
 def program() -> str:
     """Return this module and all that it needs as one program."""
-    importlib.import_module("fleetctl.remote.patching")
+    for name in ("patching", "patch_proof", "patch_place"):  # imported where they are needed
+        importlib.import_module("fleetctl.remote." + name)
     parts = [HEAD]
     for name, module in sorted(sys.modules.items()):
         if name.startswith("fleetctl.remote.") and module.__spec__ is not None:
