@@ -59,9 +59,8 @@ def fetch(
 
     codes = []
     for item in fanout.fan_out(hosts, work, workers):
-        if item is not None:
-            codes.append(int(item[1].exit_code) if isinstance(item[1], FleetError) else 0)
-            _show(*item, as_json=as_json)
+        codes.append(int(item[1].exit_code) if isinstance(item[1], FleetError) else 0)
+        _show(*item, as_json=as_json)
     return fanout.common_exit(codes)
 
 

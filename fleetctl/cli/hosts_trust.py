@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -68,10 +68,8 @@ def _look(hosts: list[Host], timeout: float) -> tuple[list[Shown], list[FleetErr
     from fleetctl.transport import first_contact
 
     remote = [h for h in hosts if h.transport == "ssh"]
-    answers: dict[str, Any] = {}
-    for item in fan_out(remote, lambda host: first_contact.look(host, timeout)):
-        if item is not None:
-            answers[item[0].name] = item[1]
+    found = fan_out(remote, lambda host: first_contact.look(host, timeout))
+    answers = {host.name: answer for host, answer in found}
     ordered = [answers[h.name] for h in remote]
     faults = [a for a in ordered if isinstance(a, FleetError)]
     return [a for a in ordered if not isinstance(a, FleetError)], faults

@@ -7,7 +7,7 @@ import queue
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 from fleetctl.errors import Exit, FleetError
 
@@ -17,12 +17,24 @@ R = TypeVar("R")
 WORKERS = 50  # 16, 50 and 200 take the same time on a fast network; waiting hosts need the threads
 
 
+@overload
+def fan_out(
+    targets: Iterable[T], work: Callable[[T], R], workers: int = ..., beat: None = None
+) -> Iterator[tuple[T, R | FleetError]]: ...
+
+
+@overload
+def fan_out(
+    targets: Iterable[T], work: Callable[[T], R], workers: int = ..., *, beat: float
+) -> Iterator[tuple[T, R | FleetError] | None]: ...
+
+
 def fan_out(
     targets: Iterable[T],
     work: Callable[[T], R],
     workers: int = WORKERS,
     beat: float | None = None,
-) -> Iterator[tuple[T, R | FleetError] | None]:
+) -> Iterator[Any]:
     """Yield each target with what ``work`` returned or the FleetError it raised, as they finish.
 
     No target waits for another, apart from the ``workers`` that run at once. A fault that is no

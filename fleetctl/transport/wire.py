@@ -34,7 +34,8 @@ class QuickSocket:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._ahead = b""
-        self._held: bytearray | None = None
+        self._held = bytearray()
+        self._holder: int | None = None  # the thread whose writes wait for each other
         self._lock = threading.Lock()
         self._tcp = sock.family in (socket.AF_INET, socket.AF_INET6)
         if self._tcp:
@@ -59,24 +60,34 @@ class QuickSocket:
     def send(self, data: bytes) -> int:
         """Write what fits and return how much that was."""
         with self._lock:
-            if self._held is None:
-                return self._sock.send(data)
-            self._held += data
-            return len(data)
+            if self._holder == threading.get_ident():
+                self._held += data
+                return len(data)
+            self._flush()  # packets are numbered: what waits goes first
+            return self._sock.send(data)
+
+    def _flush(self) -> None:
+        while self._held:
+            with contextlib.suppress(TimeoutError):  # the socket has the transport's short one
+                del self._held[: self._sock.send(self._held)]
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """Send what is written in the block as one piece: each piece wakes the other end up."""
+        """Send what this thread writes in the block as one piece: each piece wakes the other end up.
+
+        Other threads' packets do not wait: a new key may be agreed on meanwhile.
+        """
         with self._lock:
-            self._held = bytearray()
+            mine = self._holder is None
+            if mine:
+                self._holder = threading.get_ident()
         try:
             yield
         finally:
-            with self._lock:
-                held, self._held = self._held, None
-                while held:
-                    with contextlib.suppress(TimeoutError):  # it has the transport's short one
-                        del held[: self._sock.send(held)]
+            if mine:
+                with self._lock:
+                    self._holder = None
+                    self._flush()
 
     def settimeout(self, seconds: float | None) -> None:
         """Set the timeout of reads and writes."""

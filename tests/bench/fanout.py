@@ -84,14 +84,10 @@ def _goals(report: Report, n: int, found: dict[str, list[Sample]]) -> None:
     good = {p: runs for p, runs in found.items() if all(s.ok for s in runs)}
     ours = good.get("fleetctl")
 
-    def ratio(what: str, peer: str) -> float | None:
-        return median(ours, what) / median(good[peer], what) if ours and peer in good else None
-
     def goal(text: str, limit: float, peer: str, what: str = "wall") -> None:
-        value = ratio(what, peer)
-        report.goal(
-            f"N={n}: {text}", limit, value, peer, "" if value else "no run of it that was right"
-        )
+        value = harness.ratio(ours, good[peer], what) if ours and peer in good else None
+        why = "" if value else "no run of it that was right"
+        report.goal(f"N={n}: {text}", limit, value, peer, why)
 
     if n == 1:
         goal("whole command from cold, wall", 2.2, "ssh one-liner")
@@ -106,8 +102,7 @@ def _goals(report: Report, n: int, found: dict[str, list[Sample]]) -> None:
         if n <= ANSIBLE_MOST:
             goal("wall", 0.05, "ansible")
         if ours:
-            floor = (median(ours, "cpu") + median(ours, "server")) / CORES
-            report.goal(f"N={n}: wall against the floor", 1.10, median(ours, "wall") / floor,
+            report.goal(f"N={n}: wall against the floor", 1.10, median(ours, "floor_ratio"),
                         f"(client + server CPU) / {CORES} cores")  # fmt: skip
     if n >= 200 and ours:
         goal("client CPU a host", 0.45, "ssh one-liner", "cpu")

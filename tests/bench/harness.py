@@ -28,7 +28,10 @@ PR_SET_CHILD_SUBREAPER = 36
 
 @dataclass(frozen=True)
 class Sample:
-    """One run of a program. Seconds and MiB; ``server`` is CPU of what it talked to."""
+    """One run of a program. Seconds and MiB; ``server`` is CPU of what it talked to.
+
+    ``others`` is CPU that programs of no concern took from the machine meanwhile.
+    """
 
     wall: float
     cpu: float
@@ -36,6 +39,15 @@ class Sample:
     memory: float
     ok: bool
     tail: str = ""
+    others: float = 0.0
+
+    @property
+    def floor_ratio(self) -> float:
+        """Return the CPU time that the cores had for us, over what was needed: 1 is the best possible.
+
+        On an otherwise idle machine that is wall / ((client CPU + server CPU) / cores).
+        """
+        return (CORES * self.wall - self.others) / (self.cpu + self.server)
 
 
 @dataclass(frozen=True)
@@ -143,6 +155,14 @@ def median(samples: Sequence[Sample], what: str) -> float:
     return float(statistics.median(getattr(s, what) for s in samples))
 
 
+def ratio(ours: Sequence[Sample], theirs: Sequence[Sample], what: str = "wall") -> float:
+    """Return the median over rounds of ours/theirs: both of a round met the same busy machine."""
+    if len(ours) != len(theirs):
+        return median(ours, what) / median(theirs, what)
+    pairs = zip(ours, theirs, strict=True)
+    return float(statistics.median(getattr(a, what) / getattr(b, what) for a, b in pairs))
+
+
 def interleave(
     names: Sequence[str], rounds: int, once: Callable[[str], Sample]
 ) -> dict[str, list[Sample]]:
@@ -169,6 +189,7 @@ def run_once(
     """Run a program to its end. Its CPU is that of all descendants, those that became daemons too."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     served, used = server_cpu(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    busy = _busy()
     with tempfile.TemporaryFile() as output:
         began = time.perf_counter()
         process = subprocess.Popen(
@@ -180,6 +201,7 @@ def run_once(
         killer.start()
         rc = process.wait()
         wall = time.perf_counter() - began
+        busy = _busy() - busy
         killer.cancel()
         peak = watch.stop() if watch else 0.0
         _end_daemons()
@@ -188,7 +210,15 @@ def run_once(
         output.seek(0)
         said = output.read().decode(errors="replace")
     cpu = after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime
-    return Sample(wall, cpu, server_cpu() - served, peak, rc == 0 and check(said), said[-1000:])
+    server = server_cpu() - served
+    good = rc == 0 and check(said)
+    return Sample(wall, cpu, server, peak, good, said[-1000:], max(busy - cpu - server, 0.0))
+
+
+def _busy() -> float:
+    """Return the seconds that all cores worked so far (proc(5), stat)."""
+    fields = [int(x) for x in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
 
 
 class _Memory:

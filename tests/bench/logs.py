@@ -52,9 +52,8 @@ def bench(options: Options) -> Report:
         ["peer", "wall s", "client CPU ms/host", "server CPU ms/host"],
         rows,
     )
-    ours = median(found["fleetctl"], "wall")
     for peer in ("ssh default", "fabric", "clush", "parallel-ssh"):
-        value = ours / median(found[peer], "wall") if peer in found else None
+        value = harness.ratio(found["fleetctl"], found[peer]) if peer in found else None
         report.goal("wall", 0.45, value, NAMES[peer], "" if value else "not installed")
     report.goal("bytes on the wire against bytes on disk", 0.15, share)
     report.data["samples"] = {n: [asdict(s) for s in runs] for n, runs in found.items()}

@@ -17,7 +17,7 @@ from tests.bench.harness import Report, Sample
 from tests.bench.run import Options
 from tests.bench.sshd_fleet import Fleet, fleet
 
-ROUND_TRIP = 0.1  # seconds
+ROUND_TRIP = 0.3  # seconds: large beside what a busy machine adds
 LIMIT = 7.5
 PROXY = str(Path(__file__).parent / "delay_proxy.py")
 
@@ -38,16 +38,14 @@ def bench(options: Options) -> Report:
         walls = {}
         for delay in (0.0, ROUND_TRIP / 2):
             with _behind_proxy(made, delay):
-                found = harness.interleave(
-                    names, options.rounds + 2, lambda name: _once(made, name)
-                )
+                found = harness.interleave(names, options.rounds, lambda name: _once(made, name))
             walls[delay] = {
                 n: min(s.wall for s in runs) for n, runs in found.items() if all(s.ok for s in runs)
             }
     near, far = walls[0.0], walls[ROUND_TRIP / 2]
     trips = {n: (far[n] - near[n]) / ROUND_TRIP for n in near if n in far}
     rows = [[n, trips[n], far[n]] for n in sorted(trips, key=lambda n: trips[n])]
-    report.table("run --put on one host", ["peer", "round trips", "wall s at 100 ms"], rows)
+    report.table("run --put on one host", ["peer", "round trips", "wall s at 300 ms"], rows)
     report.goal(
         "round trips of run --put",
         LIMIT,
