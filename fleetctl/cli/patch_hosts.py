@@ -114,7 +114,7 @@ def _may_restart(
     if not wish.restart:
         return seen
     for item in fan_out(links, lambda one: hosts.resolve(one.call, one.target, wish)):
-        if item is not None and not isinstance(item[1], FleetError):
+        if not isinstance(item[1], FleetError):
             seen[id(item[0])] = item[1]
     serving = [k for k in links if seen.get(id(k), {}).get("active_state") == "active"]
     ask_before_restart([k.target for k in serving], yes, protected, as_json)

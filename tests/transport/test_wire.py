@@ -92,7 +92,7 @@ def test_closing_wakes_a_reader_up(pair: tuple[QuickSocket, socket.socket]) -> N
 
 @pytest.mark.parametrize("side", ["ours", "theirs"])
 def test_commands_go_on_while_new_keys_are_agreed_on(sshd: Start, side: str) -> None:
-    made = connect(sshd("RekeyLimit 1M" if side == "theirs" else "").host())
+    made: Any = connect(sshd("RekeyLimit 1M" if side == "theirs" else "").host())
     if side == "ours":
         made.wire.packetizer.REKEY_BYTES = 1 << 20
     data = bytes(range(256)) * 2000
