@@ -45,6 +45,7 @@ def named(text: str, fetch: Callable[[str], Path] | None = None) -> Schema:
         if not path.exists():
             raise ConfigError("no-schema", "no such file", where=text)
         return schemas.read(path)
+    text = text.removeprefix("v") if text[1:2].isdigit() else text
     if not _VERSION.fullmatch(text):
         raise ConfigError(
             "no-schema",
@@ -55,7 +56,7 @@ def named(text: str, fetch: Callable[[str], Path] | None = None) -> Schema:
         return schemas.load(text)
     kept = folder() / f"{text}.json.gz"
     if kept.is_file():
-        return schemas.read_file(kept)
+        return dataclasses.replace(schemas.read_file(kept), origin="tree")
     if fetch is None:
         return schemas.load(text)
     found = schemas.read(fetch(text))
