@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetctl.evidence import journal, layout, lines, order, prefix, source
-from fleetctl.evidence.record import KERNEL, UNIT, Evidence, Record
+from fleetctl.evidence.record import APP, KERNEL, SYSTEMD, UNIT, Evidence, Record
 from fleetctl.remote.redact import may_hold, redact
 
 _FILE_HEADER = re.compile(r"==> (.{1,400}) <==\Z")
@@ -19,6 +19,7 @@ _SUPPRESSED = re.compile(r"Suppressed (\d{1,12}) messages from")
 _KERNEL = re.compile(
     r"(?:<\d>)?\[ *(?:\d{1,10}\.\d{6}|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] "
 )
+_MAIN_PID = re.compile(r"(?:Exec)?MainPID=([1-9]\d{0,9})\Z")
 _KERNEL_WORDS = (
     "NVRM:",
     "oom",
@@ -108,7 +109,18 @@ def from_bundle(folder: Path) -> Evidence:
         whole.sources.append(unit.name)
     if not whole.sources:
         raise source.UnreadableError("is a folder without manifest.json or journal.jsonl")
+    _own_processes(whole)
     return whole
+
+
+def _own_processes(whole: Evidence) -> None:
+    """Note the pids that wrote to the invocation's journal, and its main one from the unit's state."""
+    spoke = [r for r in whole.records if r.origin in (APP, SYSTEMD)]
+    main = (_MAIN_PID.match(r.text) for r in whole.records if r.origin == UNIT)
+    whole.pids = frozenset(r.pid for r in spoke if r.origin == APP and r.pid) | {
+        m.group(1) for m in main if m
+    }
+    whole.began = min((r.seconds for r in spoke if r.seconds is not None), default=None)
 
 
 def is_bundle(folder: Path) -> bool:

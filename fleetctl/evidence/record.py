@@ -52,3 +52,6 @@ class Evidence:
     hung: bool = False  # what the collector saw: the unit ran and did not answer
     versions: dict[str, str] = field(default_factory=dict)
     patches: dict[str, Any] = field(default_factory=dict)  # patches.json of a bundle
+    # A bundle's own processes, and when the first of them spoke (seconds); empty where nobody knows.
+    pids: frozenset[str] = frozenset()
+    began: float | None = None

@@ -12,7 +12,7 @@ from fleetctl.evidence.exceptions import Raised
 from fleetctl.evidence.record import UNIT, Evidence, Record
 from fleetctl.model.triage import Advice, Cascade, Coverage, Root, Triage, Verdict
 from fleetctl.remote import patch_marker
-from fleetctl.triage import fingerprint, story
+from fleetctl.triage import fingerprint, foreign, story
 from fleetctl.triage.candidate import Candidate
 from fleetctl.triage.decide import Answer, decide
 from fleetctl.triage.match import Match, Matcher
@@ -46,7 +46,8 @@ def examine(
     """
     parsed = traceback.parse(evidence.records)
     units = build(evidence.records, parsed)
-    matches = Matcher(units).run(rules.of_version(evidence.versions.get("sglang", "")).rules)
+    known = rules.of_version(evidence.versions.get("sglang", "")).rules
+    matches = foreign.set_aside(Matcher(units).run(known), evidence)
     for match in matches:
         if "rank" in match.captured and not match.unit.ranks:
             match.unit.ranks = [match.captured["rank"]]
