@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 export PY ?= python3
 
-.PHONY: demo test lint bench venv clean
+.PHONY: demo test lint bench score venv clean
 
 venv:
 	@./tests/bin/setup venv
@@ -15,6 +15,9 @@ test: venv
 
 lint: venv
 	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
+
+score: venv
+	@.venv/bin/python -m tests.triage.score
 
 bench: venv
 	@./tests/bin/setup bench
