@@ -10,12 +10,15 @@ from fleetctl.config import expectations, places
 from fleetctl.doctor import Finding, Look, critical
 from fleetctl.doctor.expect import parse
 from fleetctl.errors import FleetError, ManyErrors, RefusedError
+from fleetctl.model.facts import HostFacts
 from fleetctl.model.fleet import Profile, Target
 
 GROUPS = ("names", "memory", "model", "gpu")
 
 
-def check(session: Session, target: Target, profile: Profile, skip: frozenset[str]) -> None:
+def check(
+    session: Session, target: Target, profile: Profile, facts: HostFacts, skip: frozenset[str]
+) -> None:
     """Look the host over (0.3 s there). Raises RefusedError or ManyErrors for what stops a launch."""
     value, where = expectations.read(places.site_folder())
     expect = parse(value, target.host.name, where)
@@ -29,6 +32,10 @@ def check(session: Session, target: Target, profile: Profile, skip: frozenset[st
             "only": list(GROUPS),
         },
     )
+    python = facts.interpreter
+    packages = {"sglang": python.sglang, "torch": python.torch}
+    said["python"] = {"path": python.path, "exists": True, "packages": packages}
+    said["kernel"] = {"release": facts.kernel}
     look = Look(said, expect, gpus=target.host.gpus, model=profile.model)
     wrong = [_fault(f, str(target)) for f in critical(look, skip=skip)]
     if len(wrong) == 1:

@@ -16,6 +16,7 @@ from fleetctl.model.launch import Atom, diff_configs
 from fleetctl.model.plan import Plan
 from fleetctl.plan import plan_deploy
 from fleetctl.render import Rendered, render
+from fleetctl.render.restore import restore
 
 FACTS_SECONDS = 60.0
 
@@ -72,7 +73,7 @@ def prepare(session: Session, target: Target, wish: Wish) -> Prepared:
     findings: list[Finding] = []
     if facts.interpreter.sglang is not None:
         findings = linting.check(session, target, wish.profile, facts, wish.no_lint)
-        examining.check(session, target, wish.profile, wish.no_lint)
+        examining.check(session, target, wish.profile, facts, wish.no_lint)
     rendered = render(
         wish.profile,
         target,
@@ -83,6 +84,8 @@ def prepare(session: Session, target: Target, wish: Wish) -> Prepared:
         templates=wish.templates,
         patches=facts.patches | _patches(wish, facts, target),
     )
+    if wish.revision is not None:
+        rendered = restore(rendered, wish.revision)
     plan = plan_deploy(
         rendered,
         facts,

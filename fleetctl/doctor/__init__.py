@@ -17,7 +17,8 @@ CRITICAL = frozenset({
     "read-only", "shm-small", "journal-none", "python-missing", "python-broken", "sglang-missing",
     "unit-masked", "model-missing", "model-config", "model-shards", "no-gpu-tools", "gpu-driver",
     "gpu-count", "gpu-model", "driver-version", "sglang-version", "torch-version", "kernel-version",
-    "gpu-ecc", "gpu-memory-row", "gpu-repair", "gpu-recovery", "gpu-fabric", "fabric-manager", "xid",
+    "cuda-mismatch", "gpu-ecc", "gpu-memory-row", "gpu-repair", "gpu-recovery", "gpu-fabric",
+    "fabric-manager", "xid",
 })  # fmt: skip
 # The groups of ``doctor.look`` that the critical checks read.
 QUICK = (

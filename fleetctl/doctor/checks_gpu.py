@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -56,6 +57,20 @@ def count(look: Look) -> Iterator[Finding]:
     if driver and look.expect.driver and not fits(driver, look.expect.driver):
         message = f"driver {driver}, expected {look.expect.driver}"
         yield Finding("driver-version", ERROR, message, f"driver_version: {driver}")
+
+
+def runtime(look: Look) -> Iterator[Finding]:
+    """The driver runs the CUDA that torch was built for: within a major release any driver does."""
+    torch = str((look.group("python").get("packages") or {}).get("torch") or "")
+    cuda = str(look.group("gpu").get("cuda") or "")
+    built = re.search(r"\+cu(\d+)\d$", torch)
+    if built and cuda and int(built.group(1)) > int(cuda.partition(".")[0]):
+        driver = look.group("gpu").get("driver")
+        message = (
+            f"torch {torch} is built for CUDA {built.group(1)}, driver {driver} runs up to {cuda}"
+        )
+        fix = "install a newer driver, or the torch of an older CUDA"
+        yield Finding("cuda-mismatch", ERROR, message, f"cuda_version: {cuda}", fix)
 
 
 def health(look: Look) -> Iterator[Finding]:
@@ -197,4 +212,4 @@ def _gpus(look: Look) -> list[dict[str, Any]]:
     return list(look.group("gpu").get("gpus") or [])
 
 
-CHECKS = (tools, count, health, clocks, links, users)
+CHECKS = (tools, count, runtime, health, clocks, links, users)

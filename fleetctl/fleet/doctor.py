@@ -97,6 +97,8 @@ class Round:
             "paths": list(expect.disk_paths),
             "python": self.profile.python if self.profile else None,
             "model": self._model(),
+            "flags": self.profile.flags if self.profile else {},
+            "env": self.profile.env if self.profile else {},
         }
         return agent.call("doctor.look", order, timeout=SECONDS)
 

@@ -30,7 +30,7 @@ def look(args: dict[str, Any], _session: Any = None) -> dict[str, Any]:
         "names": look_system.names,
         "kernel": look_system.kernel,
         "memory": look_system.memory,
-        "disks": lambda: [look_system.mount(p) for p in _paths(args, model)],
+        "disks": lambda: [look_system.mount(p) for p in _paths(args, model, config)],
         "journal": look_system.journal,
         "kernel_log": look_system.kernel_log,
         "leftovers": look_system.leftovers,
@@ -59,11 +59,27 @@ def look(args: dict[str, Any], _session: Any = None) -> dict[str, Any]:
     return found
 
 
-def _paths(args: dict[str, Any], model: Any) -> list[str]:
+# Where a launch puts what grows: dumps, caches of weights and of compiled kernels.
+PATH_FLAGS = (
+    "crash-dump-folder",
+    "file-storage-path",
+    "export-metrics-to-file-dir",
+    "download-dir",
+)
+PATH_VARIABLES = (
+    "HF_HOME", "HF_HUB_CACHE", "SGLANG_CACHE_DIR", "SGLANG_CUDA_COREDUMP_DIR", "TRITON_CACHE_DIR",
+    "SGLANG_TORCH_PROFILER_DIR", "TMPDIR",
+)  # fmt: skip
+
+
+def _paths(args: dict[str, Any], model: Any, config: dict[str, Any]) -> list[str]:
     """Return the paths whose disks matter, each once."""
     paths = ["/", "/etc", "/tmp", "/var/log/journal", "/var/lib/fleetctl", "/dev/shm"]  # noqa: S108
-    paths += [str(model)] if model and str(model).startswith("/") else []
-    return list(dict.fromkeys([*paths, *map(str, args.get("paths") or ())]))
+    for kind, names in (("flags", PATH_FLAGS), ("env", PATH_VARIABLES)):
+        for table in (config.get(kind) or {}, args.get(kind) or {}):
+            paths += [str(table[n]) for n in names if table.get(n)]
+    paths += [str(model or ""), *map(str, args.get("paths") or ())]
+    return [p for p in dict.fromkeys(paths) if p.startswith("/")]
 
 
 def clock(_args: dict[str, Any], _session: Any = None) -> dict[str, Any]:

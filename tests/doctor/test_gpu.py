@@ -120,6 +120,25 @@ def test_who_holds_memory(xml: str) -> None:
     )
 
 
+@pytest.mark.parametrize(("torch", "cuda", "told"), [
+    ("2.11.0+cu130", "13.0", []), ("2.9.1+cu128", "13.0", []), ("2.11.0+cu130", "12.8", ["cuda-mismatch"]),
+    ("2.11.0", "12.8", []),
+])  # fmt: skip
+def test_the_driver_runs_the_cuda_of_torch(
+    xml: str, torch: str, cuda: str, told: list[str]
+) -> None:
+    changed = xml.replace("<cuda_version>13.0<", f"<cuda_version>{cuda}<")
+    python = {
+        "python": {
+            "path": "/p",
+            "exists": True,
+            "packages": {"sglang": "0.5.23", "torch": torch},
+            "py_spy": "/x",
+        }
+    }
+    assert ids(facts(changed) | python) == told
+
+
 def test_a_real_process_without_a_unit_that_holds_memory() -> None:
     found = look_gpu.parse((H200.parent / "h200-held" / "smi.xml").read_text())
     [row] = found["processes"]
