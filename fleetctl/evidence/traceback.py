@@ -5,31 +5,20 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from fleetctl.evidence import deaths
+from fleetctl.evidence import deaths, messages
 from fleetctl.evidence import frames as spell
-from fleetctl.evidence.deaths import HEADER, NEW_MATTER
+from fleetctl.evidence.deaths import HEADER
 from fleetctl.evidence.exceptions import Raised, Stack
 from fleetctl.evidence.record import APP, Record
 from fleetctl.model.triage import Frame
 
-_LINKS = {
-    "The above exception was the direct cause of": "cause",
-    "During handling of the above exception, another": "context",
-}
 _NAME = r"(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Za-z_]\w{0,120}"
-# After frames any dotted name can be the exception; alone on a line only what is named like one.
+# After frames any dotted name can be the exception.
 _AFTER_FRAMES = re.compile(r"(?P<type>" + _NAME + r")(?:: ?(?P<message>.*)|\s*)\Z", re.DOTALL)
-_ALONE = re.compile(
-    r"(?P<type>(?:[A-Za-z_]\w{0,80}\.){0,8}(?:Exception|[A-Za-z_]\w{0,100}?(?:Error|Exception|OutOfResources|Timeout|ExceptionGroup"
-    r"|Interrupt|SystemExit)))(?:: ?(?P<message>.*)|\Z)",
-    re.DOTALL,
-)
 _CARETS = re.compile(r"[\s^~]+\Z")
 _REPEATED = re.compile(
     r"\s*\[Previous line repeated \d{1,9} more times?\]|\s*\.\.\.<\d{1,6} lines>\.\.\.\s*\Z"
 )
-_MARGIN = re.compile(r"\s*(?:\+-\+-|[|+])(?:[- ]{0,40}\d{1,4} -{2,40}| |-{4,80}|\Z)")
-_MAX_MESSAGE_LINES = 400
 
 
 @dataclass(slots=True)
@@ -97,7 +86,7 @@ class Parser:
         bare = text.strip()
         if HEADER in text:
             return self._header(index, record, text)
-        for sentence, link in _LINKS.items():
+        for sentence, link in messages.LINKS.items():
             if sentence in text:
                 return self._link(index, link)
         if bare.startswith("File ") or (bare[:1] in "|+" and "File " in bare[:40]):
@@ -117,7 +106,7 @@ class Parser:
         used = self._death(bare)
         if used:
             return used
-        alone = _ALONE.match(self._unmargined(text))
+        alone = messages.ALONE.match(self._unmargined(text))
         if alone is not None and record.level not in ("DEBUG", "INFO"):
             return self._exception(index, record, alone["type"], alone["message"] or "")
         if record.site is not None and bare:
@@ -240,7 +229,7 @@ class Parser:
         indent = len(plain) - len(plain.lstrip())
         foreign = record.site is not None and record.site != block.site
         if foreign and not bare.startswith("raise "):
-            alone = _ALONE.match(plain)
+            alone = messages.ALONE.match(plain)
             if alone is None or indent:
                 return 0
         match = _AFTER_FRAMES.match(bare)
@@ -265,7 +254,7 @@ class Parser:
             return indent < block.indent
         return (
             bool(block.sources[-1])
-            or _ALONE.match(match.group(0)) is not None
+            or messages.ALONE.match(match.group(0)) is not None
             or "." in match["type"]
         )
 
@@ -277,7 +266,7 @@ class Parser:
         ):
             self._close()
             block = self._open()
-        texts, used = self._message(record, message)
+        texts, used = messages.read(self._ahead(messages.MOST), message, member=block.member)
         raised = Raised(
             record.line, index, kind, "\n".join(texts), chain=block.chain, link=block.link
         )
@@ -303,50 +292,6 @@ class Parser:
             False,
         )
         return used
-
-    def _message(self, record: Record, first: str) -> tuple[list[str], int]:
-        """Return the lines of a message that starts at the cursor, and how many records they took."""
-        texts = [first]
-        blanks = 0
-        for offset, (_, later) in enumerate(
-            self._records[self._at + 1 : self._at + _MAX_MESSAGE_LINES], 1
-        ):
-            text = self._unmargined(later.text)
-            if self._ends_message(record, later, text, len(texts)):
-                return _trimmed(texts, blanks), offset - blanks
-            if not text.strip():
-                blanks += 1
-                if blanks > 2 or not self._resumes(self._at + offset):
-                    return _trimmed([*texts, ""], blanks), offset - blanks + 1
-            else:
-                blanks = 0
-            texts.append(text)
-        return _trimmed(texts, blanks), len(texts) - blanks
-
-    @staticmethod
-    def _ends_message(record: Record, later: Record, text: str, length: int) -> bool:
-        if later.origin != APP or HEADER in text or any(s in text for s in _LINKS):
-            return True
-        if later.site is not None and (not later.site or later.site != record.site):
-            return True
-        bare = text.strip()
-        if bare.startswith('File "') and "line " in bare:
-            return True
-        if later.rank and record.rank and later.rank != record.rank:
-            return True
-        same_kind = later.site is not None and _ALONE.match(text) is not None and length > 0
-        return same_kind or NEW_MATTER.match(bare) is not None
-
-    def _resumes(self, at: int) -> bool:
-        """Return whether after a blank line the message goes on, up to a link or a stamped line."""
-        for count, (_, later) in enumerate(self._records[at + 1 : at + 14]):
-            if any(s in later.text for s in _LINKS):
-                return True
-            if later.site is not None or HEADER in later.text:
-                return False
-            if count > 0 and NEW_MATTER.match(later.text.strip()):
-                return False
-        return False
 
     def _link(self, index: int, link: str) -> int:
         if self._block is not None:
@@ -394,13 +339,8 @@ class Parser:
         block.done.append(raised)
 
     def _unmargined(self, text: str) -> str:
-        """Return the text without the margin that exception groups draw."""
-        if self._block is None or not self._block.member:
-            return text
-        previous = None
-        while previous != text and text.lstrip()[:1] in ("|", "+"):
-            previous, text = text, _MARGIN.sub("", text, count=1)
-        return text
+        inside = self._block is not None and self._block.member
+        return messages.unmargined(text) if inside else text
 
 
 def _share_ranks(block: _Block) -> None:
@@ -415,10 +355,6 @@ def _share_ranks(block: _Block) -> None:
             raised.ranks = [ranks[position]]
         else:
             raised.ranks = list(ranks)
-
-
-def _trimmed(texts: list[str], blanks: int) -> list[str]:
-    return texts[: len(texts) - blanks] if blanks else texts
 
 
 def parse(records: list[Record]) -> Parsed:

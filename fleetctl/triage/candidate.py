@@ -220,9 +220,19 @@ def strongest(candidates: list[Candidate], chains: dict[int, list[Raised]]) -> C
     return root
 
 
+_SAID = {
+    "outcome": "only an outcome",
+    "symptom": "a symptom",
+    "default": "an exception of no known kind",
+    "generic": "a known kind of failure",
+    "specific": "a known failure",
+    "cause": "a cause outside the program",
+}
+
+
 def _why(root: Candidate, other: Candidate) -> str:
     if root.rule.rank != other.rule.rank:
-        return f"{root.rule.id} is a {root.rule.strength} sign, this is a {other.rule.strength} one"
+        return f"it is {_SAID[other.rule.strength]}, the root is {_SAID[root.rule.strength]}"
     if root.fatal != other.fatal:
         return "the root's exception ended a process, this line did not"
     if root.wrapped != other.wrapped:
