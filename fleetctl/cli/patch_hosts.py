@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fleetctl.model.fleet import Target
     from fleetctl.patching.hosts import Link, Wish
 
+WARM = 50  # connections to begin with
 Restart = Annotated[
     bool, typer.Option("--restart", help="Restart the unit: only then do its processes change.")
 ]
@@ -183,6 +184,9 @@ def push(
 
     Processes that run keep what they loaded: give --restart, or restart later.
     """
+    links = _links(selectors, everything)
+    for link in links[:WARM]:  # the way in takes as long as reading the patch
+        link.open_soon()
     from fleetctl.config import places
     from fleetctl.patching import catalog, hosts
     from fleetctl.patching.ready import Ready
@@ -190,7 +194,6 @@ def push(
     patch = catalog.find(name, site_root())
     given, chosen_rung, seconds = pairs(params), _rung(rung), _seconds(expire)
     end = _at_expiry(at_expiry)
-    links = _links(selectors, everything)
     wish = _wish(why, restart, break_lock, python)
     seen = _may_restart(links, wish, yes, yes_protected, as_json)
     ready = Ready(places.cache() / "patched")

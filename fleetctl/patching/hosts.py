@@ -7,8 +7,10 @@ session and under the lock that it has already.
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import secrets
+import threading
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -59,6 +61,7 @@ class Link:
         self._open = open_connection
         self._connection: Connection | None = None
         self._agent: Agent | None = None
+        self._opening = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -75,15 +78,30 @@ class Link:
         self, verb: str, args: dict[str, Any], timeout: float | None = 120.0
     ) -> dict[str, Any]:
         """Run one verb there."""
-        if self._agent is None:
-            self._connection = self._open(self.target.host, self._timeout)
-            self._agent = Agent(self._connection, MODULES)
-        return self._agent.call(verb, args, timeout=timeout)
+        return self.agent().call(verb, args, timeout=timeout)
+
+    def agent(self) -> Agent:
+        """Return the running agent, started when there is none."""
+        with self._opening:
+            if self._agent is None:
+                self._connection = self._open(self.target.host, self._timeout)
+                self._agent = Agent(self._connection, MODULES)
+            return self._agent
+
+    def open_soon(self) -> None:
+        """Start the agent in the background; a fault comes with the first call."""
+
+        def begin() -> None:
+            with contextlib.suppress(FleetError):
+                self.agent()
+
+        threading.Thread(target=begin, daemon=True).start()
 
     def close(self) -> None:
         """End agent and connection."""
-        agent, self._agent = self._agent, None
-        connection, self._connection = self._connection, None
+        with self._opening:
+            agent, self._agent = self._agent, None
+            connection, self._connection = self._connection, None
         for end in (agent, connection):
             if end is not None:
                 try:
