@@ -6,9 +6,10 @@ from collections.abc import Collection
 
 from fleetctl.doctor import checks_gpu, checks_sglang, checks_system
 from fleetctl.doctor.finding import Finding, Severity
+from fleetctl.doctor.ids import IDS
 from fleetctl.doctor.look import Look
 
-__all__ = ["CRITICAL", "QUICK", "Finding", "Look", "Severity", "critical", "examine"]
+__all__ = ["CRITICAL", "IDS", "QUICK", "Finding", "Look", "Severity", "critical", "examine"]
 
 CHECKS = (*checks_system.CHECKS, *checks_sglang.CHECKS, *checks_gpu.CHECKS)
 # What a deploy would only meet after minutes of loading, or never be told.

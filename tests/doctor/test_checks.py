@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from fleetctl.doctor import CHECKS, CRITICAL, QUICK, Look, critical, examine
+from fleetctl.doctor import CHECKS, CRITICAL, IDS, QUICK, Look, critical, examine
 from fleetctl.doctor.expect import GIB, Expect, fits, parse
-from fleetctl.errors import ConfigError
+from fleetctl.errors import ConfigError, UsageError
+from fleetctl.fleet.doctor import visit
 from fleetctl.remote import doctor as remote
 
 KERNEL = (Path(__file__).parent / "recorded" / "kernel.txt").read_text().splitlines()
@@ -47,6 +49,23 @@ def test_critical_is_a_part_of_the_errors() -> None:
     assert [f.id for f in critical(look)] == ["python-missing"]
     assert critical(look, skip=["python-missing"]) == []
     assert "patch-active" not in CRITICAL
+
+
+def test_every_finding_has_an_id_that_is_listed_and_described() -> None:
+    root = Path(__file__).parents[2]
+    sources = [p.read_text() for p in (root / "fleetctl" / "doctor").glob("*.py")]
+    used = {i for text in sources for i in re.findall(r'Finding\(\s*"([a-z0-9-]+)"', text)}
+    made = {"sglang-version", "torch-version", "kernel-version"}
+    assert used | made == IDS
+    page = (root / "docs" / "howto" / "doctor.md").read_text()
+    assert {i for i in IDS if f"`{i}`" not in page} == set()
+    assert CRITICAL <= IDS
+
+
+def test_an_id_that_no_check_has_is_told() -> None:
+    with pytest.raises(UsageError) as caught:
+        next(visit([], Path("/nowhere"), only=["shm-smal"]))
+    assert caught.value.hint.startswith("did you mean shm-small")
 
 
 def test_a_patch_past_its_time_is_a_warning() -> None:
