@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from fleetctl.model.triage import Advice
+from fleetctl.triage import xid
 
 _BY_LABEL: dict[str, tuple[Advice, ...]] = {
     "healthy-startup": (Advice("none", "the server is up"),),
@@ -47,3 +50,32 @@ _BY_LABEL: dict[str, tuple[Advice, ...]] = {
 def for_label(label: str) -> tuple[Advice, ...]:
     """Return the next steps of a label that needs no rule, or none."""
     return _BY_LABEL.get(label, ())
+
+
+_COMMANDS = {
+    "restart_unit": "systemctl restart UNIT",
+    "reset_gpu": "nvidia-smi --gpu-reset -i GPU",
+    "reboot_host": "systemctl reboot",
+}
+
+
+def for_xids(lines: Iterable[str]) -> tuple[Advice, ...]:
+    """Return the next steps that the driver's own lines ask for, or none.
+
+    The newest Xid 154 decides where there is one, else the heaviest action of the catalogue.
+    """
+    found = [x for x in map(xid.parse, lines) if x is not None]
+    action = xid.action_for(found)
+    if action == "none":
+        return ()
+    table = xid.catalogue()
+    said = dict.fromkeys(
+        f"Xid {x.code} on {x.pci}: {table[x.code].meaning}" for x in found if x.code in table
+    )
+    light = ("follow_message", "restart_unit")
+    steps = [Advice("drain_host", "take the host out of service first", None, disruptive=True)]
+    return (
+        *(steps if action not in light else ()),
+        Advice(action, "; ".join(list(said)[:3]), _COMMANDS.get(action), disruptive=True),
+        Advice("inspect_hardware", "if it comes back on the same card after that"),
+    )

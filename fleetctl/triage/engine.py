@@ -12,7 +12,7 @@ from fleetctl.evidence.exceptions import Raised
 from fleetctl.evidence.record import UNIT, Evidence, Record
 from fleetctl.model.triage import Advice, Cascade, Coverage, Root, Triage, Verdict
 from fleetctl.remote import patch_marker
-from fleetctl.triage import fingerprint, foreign, story
+from fleetctl.triage import advice, fingerprint, foreign, story
 from fleetctl.triage.candidate import Candidate
 from fleetctl.triage.decide import Answer, decide
 from fleetctl.triage.match import Match, Matcher
@@ -117,10 +117,10 @@ def _explained(
     step = worker = None
     if candidate is not None:
         step = fingerprint.step_of(candidate.unit.raised) or _field(
-            markers, "step", ("capture", "replay")
+            markers, candidate, "step", ("capture", "replay")
         )
         worker = fingerprint.worker_of(candidate.unit.raised) or _field(
-            markers, "worker", ("target", "draft")
+            markers, candidate, "worker", ("target", "draft")
         )
         identity = fingerprint.of(candidate, step)
     else:
@@ -244,11 +244,13 @@ def _entity(candidate: Candidate | None) -> str | None:
 
 def _advice(answer: Answer) -> tuple[Advice, ...]:
     rule = answer.root.rule if answer.root is not None else None
-    from fleetctl.triage.advice import for_label
-
-    given = rule.advice if rule is not None and rule.advice else ()
+    if answer.label == "gpu-hw-fault":
+        of_driver = advice.for_xids(u.text for u in answer.known.units if "NVRM" in u.text)
+        if of_driver:
+            return of_driver
+    given = rule.advice if rule is not None else ()
     found = [Advice(a.action, a.why, a.command or None, a.disruptive) for a in given]
-    return tuple(found) or for_label(answer.label)
+    return tuple(found) or advice.for_label(answer.label)
 
 
 def _captured(answer: Answer, markers: list[patch_marker.Marker]) -> dict[str, Any]:
@@ -265,11 +267,17 @@ def _captured(answer: Answer, markers: list[patch_marker.Marker]) -> dict[str, A
 
 
 def _markers(records: Sequence[Record]) -> list[patch_marker.Marker]:
-    return list(patch_marker.scan(r.text for r in records))
+    return [m for m in patch_marker.scan(r.text for r in records) if m.event != "loaded"]
 
 
-def _field(markers: list[patch_marker.Marker], name: str, allowed: tuple[str, ...]) -> str | None:
-    for marker in reversed(markers):
+def _field(
+    markers: list[patch_marker.Marker], candidate: Candidate, name: str, allowed: tuple[str, ...]
+) -> str | None:
+    """Return a field of the last marker of the root's process, else of the last marker of all."""
+    own = [
+        m for m in markers if candidate.unit.pid and str(m.fields.get("pid")) == candidate.unit.pid
+    ]
+    for marker in reversed(own or markers):
         value = marker.fields.get(name)
         if value in allowed:
             return str(value)

@@ -131,7 +131,12 @@ def without_root(label: str, phase: str) -> Print:
 
 
 def _filled(part: str, values: dict[str, str]) -> str:
-    return re.sub(r"\{(\w+)\}", lambda m: mask(values.get(m.group(1), "")), part)
+    return re.sub(r"\{(\w+)\}", lambda m: _kept(values.get(m.group(1), "")), part)
+
+
+def _kept(value: str) -> str:
+    """Return a capture for a key: codes stay, whatever differs between runs is masked."""
+    return value if re.fullmatch(r"-?\d{1,3}", value) else mask(value)
 
 
 def type_of(raised: Raised | None) -> str:

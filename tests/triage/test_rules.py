@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from fleetctl.cli.app import COMMANDS
+from fleetctl.config.places import packaged
 from fleetctl.errors import ConfigError
 from fleetctl.triage import compiled, drafts, explain_path, packs, rulecases
 from fleetctl.triage.literals import complaints, required
@@ -112,3 +114,15 @@ def test_a_rule_drafted_from_a_log_matches_that_log(tmp_path: Path) -> None:
 def test_triggers_are_plain_texts_that_every_scanner_can_run() -> None:
     assert len(TRIGGERS) < 130
     assert all(required(trigger) for trigger in TRIGGERS)
+
+
+def test_what_advice_says_to_type_is_a_command_of_this_program() -> None:
+    said = {a.command for r in RULES.rules for a in r.advice if a.command.startswith("fleetctl ")}
+    assert said
+    for command in said:
+        words = command.split()
+        assert words[1] in COMMANDS, command
+        if words[1] == "patch":
+            assert words[2] in ("list", "push", "status"), command
+        if words[2:3] == ["push"]:
+            assert (packaged("patches") / words[3] / "patch.toml").is_file(), command
