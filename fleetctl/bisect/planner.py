@@ -28,13 +28,14 @@ from fleetctl.bisect.model import (
     is_earlier,
     members,
     sort_out,
+    tells,
 )
 
 TAKE_UP = 0.90  # posterior at which a set is taken up, to be confirmed
 SURE = 0.997  # posterior at which a set is taken as the cause
 DOUBT = 0.30  # odds, summed over its atoms, that the cause is smaller than named: to be taken up
 FINAL_DOUBT = 0.023  # … and to be announced
-FLAKY_SURE, FLAKY_DOUBT = 0.985, 0.05  # the same, once the crash is known to be flaky
+FLAKY_SURE, FLAKY_DOUBT = 0.975, 0.05  # the same, once the crash is known to be flaky
 TRY_OUTRIGHT = 0.40  # posterior at which launching the set itself counts as its confirmation
 OUTRIGHT_BONUS = 1.25  # that launch pays twice: it searches and it confirms
 ANOTHER_CAUSE = 0.10  # prior chance of a second cause, once one is found
@@ -178,7 +179,10 @@ class _Step:
     def _confirmed(self, on: int, outcome: Outcome) -> bool:
         """Return whether a launch of ``on`` made for proof had that outcome."""
         proof = (Purpose.CONFIRM, Purpose.OUTRIGHT, Purpose.CALIBRATE)
-        return any(o.on == on and o.outcome is outcome and o.purpose in proof for o in self.history)
+        hunted = hunted_phase(self.history)
+        return any(
+            o.on == on and o.purpose in proof and tells(o, hunted) is outcome for o in self.history
+        )
 
     # rounds
 
