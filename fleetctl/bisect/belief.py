@@ -112,6 +112,7 @@ class Belief:
     weight: list[float]
     crash: list[float]  # chance of a crash when the whole set is on
     noise: list[float]  # entropy of that
+    passes: tuple[int, ...] = ()  # sets that were seen to pass, within the bad one
     bigger: float = 0.0  # mass of causes too large to be listed
     power: int = 5
 
@@ -156,7 +157,7 @@ def believe(
     counted = Counter(p & bad for p in passes)
     counted.pop(0, None)
     scale = normalisers(weights)
-    out = Belief(bad, [], [], [], [], [])
+    out = Belief(bad, [], [], [], [], [], tuple(p & bad for p in passes))
     for atoms in sets:
         mask = 0
         prior = scale[len(atoms) - 1] if len(atoms) <= len(scale) else scale[-1] * 1e-3

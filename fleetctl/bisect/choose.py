@@ -16,6 +16,7 @@ from fleetctl.bisect.model import members
 Runnable = Callable[[int], float]  # chance that a set shows either the hunted crash or a pass
 CLIMBS = 6
 PROOF = 0.7  # bits that a launch is worth in which the cause is surely parted
+STALE = 0.2  # what is left of that with each earlier pass of the same atoms
 PARTS = 8  # outcomes of a round that are told apart while its next trial is chosen
 
 
@@ -49,7 +50,13 @@ def value(belief: Belief, on: int) -> float:
     When a part of the cause is on and the launch serves, that shows that the other part is needed.
     A pair has to be shown so before it is named, so such launches are preferred.
     """
-    return _score(belief, on, PROOF)
+    return _score(belief, on, proof_of(belief, on))
+
+
+def proof_of(belief: Belief, on: int) -> float:
+    """Return what proof of need is worth in ``on``: less where those atoms passed already."""
+    again = sum(1 for p in belief.passes if not on & belief.bad & ~p)
+    return PROOF * STALE**again
 
 
 def _score(belief: Belief, on: int, proof: float) -> float:
@@ -121,7 +128,7 @@ def prefixes(belief: Belief) -> list[tuple[int, float]]:
         crashes += crash[place]
         noises += noise[place]
         parted += begun[place] - done[place]
-        gain = binary_entropy(crashes + lump(belief, on)) - noises + PROOF * parted
+        gain = binary_entropy(crashes + lump(belief, on)) - noises + proof_of(belief, on) * parted
         out.append((on, gain))
     return out
 
@@ -185,9 +192,11 @@ def _flips(belief: Belief, on: int, bad: int) -> list[tuple[int, float]]:
                 more_parted[atom] -= p
     found = []
     for atom, more in more_crash.items():
-        chance = crash + more + lump(belief, on ^ (1 << atom))
+        flipped = on ^ (1 << atom)
+        chance = crash + more + lump(belief, flipped)
         gain = binary_entropy(chance) - noise - more_noise[atom]
-        found.append((atom, gain + PROOF * (parted + more_parted[atom])))
+        proof = proof_of(belief, flipped)
+        found.append((atom, gain + proof * (parted + more_parted[atom])))
     return found
 
 
@@ -205,7 +214,7 @@ def divide(parts: Sequence[Part], on: int) -> list[Part]:
 
 def _after(belief: Belief, on: int, *, crashed: bool) -> tuple[float, Belief]:
     """Return the chance of that outcome and the belief after it (its idea of q left as it was)."""
-    out = Belief(belief.bad, [], [], [], [], [], power=belief.power)
+    out = Belief(belief.bad, [], [], [], [], [], belief.passes, power=belief.power)
     off = ~on
     for atoms, mask, weight, p, h in zip(
         belief.sets, belief.masks, belief.weight, belief.crash, belief.noise, strict=True

@@ -147,6 +147,13 @@ def is_earlier(phase: str, hunted: str) -> bool:
     return PHASE_ORDER.get(phase, 1 << 30) < PHASE_ORDER.get(hunted, -1)
 
 
+def tells(seen: Observation, hunted: str) -> Outcome:
+    """Return what an observation says of the hunted crash: a failure in a later phase, that it is gone."""
+    if seen.outcome is Outcome.OTHER and gets_past(seen.phase, hunted):
+        return Outcome.PASS
+    return seen.outcome
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """The history sorted by what it says of the hunted crash."""
@@ -163,14 +170,12 @@ def sort_out(history: History) -> Evidence:
     passes: list[int] = []
     masked: list[int] = []
     for seen in history:
-        match seen.outcome:
+        match tells(seen, hunted):
             case Outcome.SAME:
                 crashes.append(seen.on)
             case Outcome.PASS:
                 passes.append(seen.on)
-            case Outcome.OTHER:
-                (passes if gets_past(seen.phase, hunted) else masked).append(seen.on)
-            case Outcome.INVALID:
+            case Outcome.OTHER | Outcome.INVALID:
                 masked.append(seen.on)
             case Outcome.INFRA:
                 pass

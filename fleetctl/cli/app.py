@@ -47,10 +47,15 @@ COMMANDS: dict[str, Entry] = {
     "stop": Entry("stop", "Stop services on purpose."),
     "wait": Entry("wait", "Watch services that are starting."),
     "status": Entry("status", "What runs where, and how it is."),
+    "history": Entry("history", "The last revisions of a service, as its host keeps them."),
+    "rollback": Entry("rollback", "Bring an earlier revision back as a new launch."),
+    "lock": Entry("lock", "Locks of services: who holds them, and breaking one."),
+    "audit": Entry("audit", "Who changed what, on hosts and from here."),
     "logs": Entry("logs", "The plain log of a service."),
     "collect": Entry("collect", "Bring home the evidence of what failed while nobody watched."),
     "reproduce": Entry("reproduce", "Launch an incident again and count how often it crashes."),
-    "bisect": Entry("bisect", "Bisects of launch flags: list, show, mark, undo, simulate."),
+    "bisect-flags": Entry("bisect_flags", "Find which flag between two profiles brings a crash."),
+    "bisect": Entry("bisect", "Bisects: list, show, attach, mark, undo, abandon, simulate."),
     "incidents": Entry("incidents", "What failed, where, how often, and what was said of it."),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -43,6 +44,108 @@ def simulate(
     return 0
 
 
-@app.callback()
-def _noun() -> None:
-    """Keep ``simulate`` a verb of its own while it is alone."""
+Id = Annotated[str, typer.Argument(metavar="ID", help="Its id, or the beginning of one.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("list")
+def list_(as_json: AsJson = False) -> int:
+    """Show the bisects that this machine knows, the newest last."""
+    from fleetctl.report import bisect as report
+    from fleetctl.trials import store
+
+    for state in store.load_all():
+        if as_json:
+            show.json_line(report.row(state))
+        else:
+            show.out(report.row_line(state))
+    return 0
+
+
+@app.command("show")
+def show_(
+    bisect: Id,
+    host: Annotated[
+        str, typer.Option("--on", metavar="HOST", help="Take the copy that a host has.")
+    ] = "",
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the report there.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show a bisect: its trials, what is known so far, the verdict."""
+    from fleetctl.report import bisect as report
+    from fleetctl.trials import store
+
+    state = store.fetch(bisect, host) if host else store.load(bisect)
+    if html is not None:
+        html.write_text(report.html(state), encoding="utf-8")
+        show.note(f"wrote {html}")
+    if as_json:
+        show.json_line(state.to_json())
+    else:
+        show.out(report.text(state))
+    return 0
+
+
+@app.command()
+def mark(
+    bisect: Id,
+    trial: Annotated[int, typer.Argument(metavar="N", help="The trial's number.")],
+    word: Annotated[str, typer.Argument(metavar="good|bad|skip")],
+    as_json: AsJson = False,
+) -> int:
+    """Correct what a trial told; `bisect-flags --resume ID` then plans anew from it."""
+    from fleetctl.report import bisect as report
+    from fleetctl.trials import runner, store
+
+    state = store.load(bisect)
+    entry = state.mark(trial, word)
+    store.keep(state)
+    if as_json:
+        show.json_line({"event": "marked"} | runner.entry_json(entry))
+    else:
+        show.out(report.table_row(runner.entry_json(entry)))
+    return 0
+
+
+@app.command()
+def undo(bisect: Id, as_json: AsJson = False) -> int:
+    """Forget the last trial of a bisect."""
+    from fleetctl.report import bisect as report
+    from fleetctl.trials import runner, store
+
+    state = store.load(bisect)
+    entry = state.undo()
+    store.keep(state)
+    if as_json:
+        show.json_line({"event": "undone"} | runner.entry_json(entry))
+    else:
+        show.out("forgotten: " + report.table_row(runner.entry_json(entry)).strip())
+    return 0
+
+
+@app.command()
+def attach(bisect: Id, as_json: AsJson = False) -> int:
+    """Watch a bisect that runs in the background here, until its verdict."""
+    from fleetctl.cli.bisect_attach import follow
+
+    return follow(bisect, as_json=as_json)
+
+
+@app.command()
+def abandon(
+    bisect: Id, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+) -> int:
+    """Put the hosts of a dead bisect in order, and bring back what it had taken down."""
+    from fleetctl.config.site import load_site
+    from fleetctl.errors import RefusedError
+    from fleetctl.report import bisect as report
+    from fleetctl.trials import start, store
+
+    state = store.load(bisect)
+    if not show.confirm(f"Clean up after {state.id} on {', '.join(state.hosts)}?", yes=yes):
+        raise RefusedError("not-confirmed", "nobody said yes", hint="say yes, or give --yes")
+    job = start.resume(load_site(), state, [], start.Asked())
+    start.abandon(job, lambda event: show.note(report.event_line(event) or event["event"]))
+    return 0

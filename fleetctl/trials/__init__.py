@@ -1,0 +1,1 @@
+"""Trials on hosts: what a bisect launches, how it is judged, and how the host is left."""
