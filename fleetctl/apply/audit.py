@@ -8,10 +8,16 @@ import os
 import shlex
 import socket
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fleetctl.clock import SystemClock, rfc3339
 from fleetctl.config import places
+
+if TYPE_CHECKING:
+    from fleetctl.apply.session import Session
+    from fleetctl.model.fleet import Target
+
+SCHEMA = "fleetctl.audit/1"
 
 
 def who() -> str:
@@ -35,3 +41,30 @@ def write(event: dict[str, Any]) -> None:
     line = json.dumps({"at": rfc3339(SystemClock().now()), "by": who()} | event, sort_keys=True)
     with (folder / "audit.jsonl").open("a", encoding="utf-8") as file:
         file.write(line + "\n")
+
+
+def local(targets: set[str] | None, limit: int) -> list[dict[str, Any]]:
+    """Return the newest lines of this machine, the oldest first; only of these services when given."""
+    try:
+        lines = (places.home() / "audit.jsonl").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    found: list[dict[str, Any]] = []
+    for line in reversed(lines):
+        if len(found) >= limit:
+            break
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        if targets is None or f"{value.get('host')}/{value.get('service')}" in targets:
+            found.append({"schema": SCHEMA, "source": "here"} | value)
+    return found[::-1]
+
+
+def of_host(session: Session, target: Target, limit: int) -> list[dict[str, Any]]:
+    """Return the newest lines that the host itself keeps of a service, the oldest first. Raises FleetError."""
+    args = {"service": target.service.name, "limit": limit}
+    lines = session.call("records.audit", args)["lines"]
+    head = {"schema": SCHEMA, "source": "host", "host": target.host.name}
+    return [head | line for line in lines]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from fleetctl.apply import audit, collector, evidence
+from fleetctl.apply import audit, collector, evidence, locking
 from fleetctl.apply.outcome import Outcome, State, state_of
 from fleetctl.apply.prepare import Prepared, prepare
 from fleetctl.apply.session import Event, Session
@@ -20,6 +20,7 @@ from fleetctl.model.fleet import Target
 from fleetctl.model.launch import LaunchRecord
 from fleetctl.model.plan import MASK, WriteFile
 from fleetctl.patching import active, deploying, hosts
+from fleetctl.render.restore import body_of
 
 Tell = Callable[[Event], None]
 APPLY_MARGIN = 120.0  # seconds on top of what the stops may take
@@ -39,7 +40,7 @@ class Deployment:
         self._lock = {
             "token": token(),
             "who": audit.who(),
-            "why": f"deploy {wish.profile.name}",
+            "why": _why(wish),
             "command": audit.command_line(),
         }
 
@@ -53,6 +54,7 @@ class Deployment:
         """Make the plan and tell it; return an outcome when it ends here. ``allow``: more overrides."""
         self.wish = replace(self.wish, allow=self.wish.allow | frozenset(allow))
         try:
+            locking.wait(self.session, self.target, self.wish.lock_wait, self.tell)
             prepared = self.prepared = prepare(self.session, self.target, self.wish)
         except FleetError as error:
             return self.failed(error)
@@ -104,6 +106,7 @@ class Deployment:
         invocation = str(applied["invocation_id"])
         if not self.wish.wait:
             return self._outcome(State.STARTED, invocation_id=invocation)
+        evidence.warm_up()
         args = watch_args(self.target, prepared.rendered.config, invocation) | {
             "launch_id": self.launch.id if self.launch else None,
             "lock": self._lock,
@@ -160,6 +163,7 @@ class Deployment:
             "launch": evidence.launch_body(
                 self.launch, unit=prepared.plan.unit, changed_since_ready=_texts(prepared)
             ),
+            "revision": body_of(prepared.rendered, self._restores()),
             "expect": {
                 "invocation_id": facts.unit.invocation_id,
                 "last_launch": facts.last_launch.id if facts.last_launch else None,
@@ -172,6 +176,9 @@ class Deployment:
             )
         except UnreachableError:
             return self._find_out()
+
+    def _restores(self) -> int | None:
+        return None if self.wish.revision is None else self.wish.revision.number
 
     def _find_out(self) -> dict[str, Any]:
         """The connection was lost while applying: come back and see how far the host has come."""
@@ -280,6 +287,12 @@ def _texts(prepared: Prepared) -> list[str] | None:
     if prepared.since_ready is None:
         return None
     return [str(a) for a in prepared.since_ready]
+
+
+def _why(wish: Wish) -> str:
+    if wish.revision is not None:
+        return f"rollback to revision {wish.revision.number}"
+    return f"deploy {wish.profile.name}"
 
 
 def _is_mask(step: object) -> bool:

@@ -19,6 +19,7 @@ from fleetctl.render import Rendered, render
 from fleetctl.render.restore import restore
 
 FACTS_SECONDS = 60.0
+FOLDER = "model_folder.read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,13 @@ def gather(
 ) -> tuple[HostFacts, dict[str, Any]]:
     """Return the host's facts, and the raw answer."""
     raw = session.call("facts.gather", request.to_json(), timeout=FACTS_SECONDS)
+    return facts_of(target, raw), raw
+
+
+def facts_of(target: Target, raw: dict[str, Any]) -> HostFacts:
+    """Return the facts that an answer of the host holds. Raises RemoteError ``bad-facts``."""
     try:
-        return HostFacts.from_json({"host": target.host.name} | raw), raw
+        return HostFacts.from_json({"host": target.host.name} | raw)
     except (TypeError, ValueError, KeyError) as error:
         raise RemoteError(
             "bad-facts",
@@ -69,11 +75,15 @@ def prepare(session: Session, target: Target, wish: Wish) -> Prepared:
     """Look at the host and make the plan. Raises ConfigError, UnreachableError, RemoteError."""
     session.open_soon()  # the way in takes as long as the first rendering
     first = render(wish.profile, target, templates=wish.templates)
-    facts, _ = gather(session, target, request_for(first))
+    said = _look(session, target, wish, first)
+    facts = facts_of(target, said["facts.gather"])
     findings: list[Finding] = []
     if facts.interpreter.sglang is not None:
-        findings = linting.check(session, target, wish.profile, facts, wish.no_lint)
-        examining.check(session, target, wish.profile, facts, wish.no_lint)
+        if wish.revision is None:  # one that comes back was let through when it came first
+            findings = linting.check(
+                session, target, wish.profile, facts, said.get(FOLDER), wish.no_lint
+            )
+        examining.check(said["doctor.look"], target, wish.profile, facts, wish.no_lint)
     rendered = render(
         wish.profile,
         target,
@@ -103,6 +113,17 @@ def prepare(session: Session, target: Target, wish: Wish) -> Prepared:
         last_ready_profile="" if ready is None else ready.config.profile,
         findings=tuple(findings),
     )
+
+
+def _look(session: Session, target: Target, wish: Wish, first: Rendered) -> dict[str, Any]:
+    """Return all that the checks want to know of the host, by verb: one request for the three looks."""
+    verbs = {
+        "facts.gather": request_for(first).to_json(),
+        "doctor.look": examining.request(target, wish.profile),
+    }
+    if wish.profile.model.startswith("/"):
+        verbs[FOLDER] = {"path": wish.profile.model}
+    return session.call("several.run", {"verbs": verbs}, timeout=FACTS_SECONDS)
 
 
 def _patches(wish: Wish, facts: HostFacts, target: Target) -> dict[str, str]:

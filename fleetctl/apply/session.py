@@ -25,6 +25,8 @@ MODULES = (
     "patching",
     "model_folder",
     "records",
+    "revisions",
+    "several",
     "status",
     "unit",
     "watch",

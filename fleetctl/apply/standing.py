@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fleetctl.apply import audit, evidence
+from fleetctl.apply import audit, evidence, locking
 from fleetctl.apply.deploy import Tell
 from fleetctl.apply.outcome import Outcome, State, state_of
 from fleetctl.apply.session import Session
@@ -32,6 +32,7 @@ class StopWish:
     reason: str = ""
     break_lock: str = ""
     timeout: float = 180.0
+    lock_wait: float = 0.0
 
 
 def facts_of(session: Session, target: Target, python: str = "/usr/bin/python3") -> HostFacts:
@@ -55,6 +56,7 @@ def stop(
 ) -> dict[str, Any]:
     """Stop one service on purpose; return the line of ``stop --json``. Raises FleetError."""
     began = time.monotonic()
+    locking.wait(session, target, wish.lock_wait, tell)
     facts = facts_of(session, target)
     plan = plan_stop(target, facts, allow=wish.allow, reason=wish.reason, timeout=wish.timeout)
     line: dict[str, Any] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from fleetctl.apply.deploy import Deployment, Tell
@@ -77,7 +77,7 @@ def crew() -> Iterator[Crew]:
 
 def deploy(
     targets: Sequence[Target],
-    wish: Wish,
+    wish: Wish | Mapping[str, Wish],
     tell: Tell,
     confirm: Confirm,
     done: Callable[[Outcome], None],
@@ -85,14 +85,18 @@ def deploy(
 ) -> list[Outcome]:
     """Deploy to every target and return the outcomes in order; ``done`` is told each as it comes.
 
-    ``confirm`` is asked once for all hosts where something that serves would go down, ``typed`` for
-    each protected host among them.
+    ``wish`` is the same for all, or one for each target by its name. ``confirm`` is asked once for
+    all hosts where something that serves would go down, ``typed`` for each protected host among them.
     """
     with crew() as hosts:
-        ways = [Deployment(t, wish, hosts.session(t), tell) for t in targets]
+        wishes = [wish if isinstance(wish, Wish) else wish[str(t)] for t in targets]
+        dry_run = any(w.dry_run for w in wishes)
+        ways = [
+            Deployment(t, w, hosts.session(t), tell) for t, w in zip(targets, wishes, strict=True)
+        ]
         first = hosts.each(lambda way: way.prepare(), ways)
         ends: dict[int, Outcome] = {n: o for n, o in enumerate(first) if o is not None}
-        for n in [n for n, o in ends.items() if o.error == "protected-host" and not wish.dry_run]:
+        for n in [n for n, o in ends.items() if o.error == "protected-host" and not dry_run]:
             if typed(targets[n].host.name):
                 again = ways[n].prepare(f"--yes-protected={targets[n].host.name}")
                 del ends[n]
@@ -100,7 +104,7 @@ def deploy(
         go = [n for n in range(len(ways)) if n not in ends]
         for outcome in ends.values():
             done(outcome)
-        if wish.dry_run:
+        if dry_run:
             return [ends[n] for n in sorted(ends)]
         ask = [ways[n] for n in go if _interrupts(ways[n])]
         if ask and not confirm(ask):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fleetctl.config.secrets import Secrets
 from fleetctl.errors import UsageError
 from fleetctl.model.fleet import Profile
+from fleetctl.model.revision import Revision
 
 if TYPE_CHECKING:
     from fleetctl.patching.model import Patch
@@ -38,6 +39,8 @@ class Wish:
     dry_run: bool = False
     masked: bool = True
     patches: tuple[Patch, ...] = ()  # those that the profile or --patch asks for
+    revision: Revision | None = None  # bring this one back, with its own texts
+    lock_wait: float = 0.0  # seconds to wait for somebody else's lock
 
     def limits(self) -> dict[str, Any]:
         """Return the limits of the watch that were asked for."""

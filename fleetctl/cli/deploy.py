@@ -98,11 +98,14 @@ def deploy(
         bool, typer.Option("--stop-others", help="Stop what holds the GPUs or the port.")
     ] = False,
     share_gpus: Annotated[
-        bool, typer.Option("--share-gpus", help="Leave other processes on the GPUs.")
+        bool, typer.Option("--share-gpus", help="Leave what else holds the GPUs there.")
     ] = False,
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Replace a unit that fleetctl did not write.")
     ] = False,
+    lock_wait: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Wait for somebody else's lock.")
+    ] = 0.0,
     break_lock: Annotated[
         str, typer.Option(metavar="REASON", help="Take the lock from who holds it.")
     ] = "",
@@ -141,6 +144,7 @@ def deploy(
         no_lint=frozenset(no_lint or ()),
         reason=reason,
         break_lock=break_lock,
+        lock_wait=lock_wait,
         requests=read_requests(request) if request else (),
         wait=not no_wait,
         timeout=timeout,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 
@@ -13,6 +14,11 @@ from fleetctl.errors import Exit, FleetError
 from fleetctl.model.fleet import Target
 
 app = new_app()
+
+
+def _tell(target: Target, event: dict[str, Any]) -> None:
+    if event["event"] == "waiting":
+        show.note(f"{target}: waiting for the lock of {event['who']}, {event['seconds']:.0f} s")
 
 
 @app.command()
@@ -30,6 +36,9 @@ def stop(
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", help="For running requests to end.")
     ] = 180.0,
+    lock_wait: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Wait for somebody else's lock.")
+    ] = 0.0,
     break_lock: Annotated[
         str, typer.Option(metavar="REASON", help="Take the lock from who holds it.")
     ] = "",
@@ -45,13 +54,13 @@ def stop(
         name = target.host.name
         if target.host.protected and not as_json and name not in (yes_protected or ()):
             allow |= {f"--yes-protected={name}"} if show.type_name(name) else set()
-    wish = standing.StopWish(frozenset(allow), reason, break_lock, timeout)
+    wish = standing.StopWish(frozenset(allow), reason, break_lock, timeout, lock_wait)
     sure = yes or show.confirm(f"Stop {', '.join(map(str, targets))}?", yes=yes, as_json=as_json)
 
     def one(target: Target) -> Exit:
         try:
             line = standing.stop(
-                target, wish, hosts_.session(target), lambda _: None, lambda _: sure
+                target, wish, hosts_.session(target), partial(_tell, target), lambda _: sure
             )
         except FleetError as error:
             root.report(error, as_json=as_json)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import os
 import tempfile
 import time
 from typing import Any
 
-from fleetctl.remote import files, journal, lock, places, records, shell, unit
+from fleetctl.remote import files, journal, lock, places, records, revisions, shell, unit
 from fleetctl.remote.agent import AgentError
 
 REFUSED = 7
 INTERRUPTED = 130
-KEPT_REVISIONS = 5
 FILE_STEPS = ("write-file", "remove-file", "verify-unit")
 
 _held: list[lock.Lock] = []
@@ -53,6 +51,7 @@ class Run:
         self.reason: str = args.get("reason", "")
         self.change = files.Change()
         self.began = time.monotonic()
+        self.revision: int | None = None
         self.issued = False
         self.reloaded = False
 
@@ -115,9 +114,8 @@ class Run:
                 self._take_back()
             self._audit_fault(error)
             raise
-        self._keep_revision()
         self.change.finish()
-        return result
+        return dict(result, revision=self.revision)
 
     def _do(self, number: int, step: dict[str, Any]) -> dict[str, Any] | None:
         kind = step["do"]
@@ -152,6 +150,7 @@ class Run:
             records.ask_stop(name, old, self.reason or "restart for a new launch", self.by)
         if self.launch is not None:
             records.save_launch(self.launch)
+        self._keep_revision()
         self.issued = True
         try:
             invocation = unit.start(name, restart)
@@ -204,18 +203,13 @@ class Run:
             records.audit({"do": "failed", "service": self.service, "by": self.by, "error": said})
 
     def _keep_revision(self) -> None:
-        """Keep what was installed, so that it can come back: the last five, readable by root alone."""
-        written = [s for s in self.steps if s["do"] == "write-file"]
-        if not written or self.launch is None:
+        """Keep what is installed now, so that it can come back; no secret is in it."""
+        body = self.args.get("revision")
+        if body is None or self.launch is None:
             return
-        folder = os.path.join(places.REVISIONS, places.safe_name(self.service))
-        body = json.dumps({"launch": self.launch["id"], "files": written})
+        told = dict(body, launch=self.launch["id"], by=self.by, reason=self.reason)
         try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            path = os.path.join(folder, places.safe_name(self.launch["id"]) + ".json")
-            files.write_atomic(path, body, mode=0o600)
-            for name in sorted(os.listdir(folder))[:-KEPT_REVISIONS]:
-                os.unlink(os.path.join(folder, name))
+            self.revision = revisions.keep(self.service, told)
         except OSError as error:
             self.session.emit({"event": "warning", "message": "no revision kept: %s" % error})
 

@@ -18,6 +18,7 @@ from fleetctl.remote.agent import AgentError
 
 TTL = 60.0  # seconds without a heartbeat
 BEAT = 10.0
+TELL = 5.0  # seconds between two words to who waits
 LOCKED = 5  # exit code of the command line
 
 
@@ -102,7 +103,10 @@ def acquire(service: str, who: dict[str, Any], force: str = "") -> Lock:
             if not stale and not force:
                 raise _locked(service, found)
             why = force or "no heartbeat for %d s" % found["beat_seconds"]
-            records.audit({"do": "break-lock", "service": service, "from": found, "why": why})
+            by = who.get("who", "")
+            records.audit(
+                {"do": "break-lock", "service": service, "from": found, "by": by, "why": why}
+            )
             _move_away(folder)
             continue
         break
@@ -131,11 +135,41 @@ def _locked(service: str, found: dict[str, Any]) -> AgentError:
     return AgentError(
         "locked",
         "%s holds the lock of %s since %s%s" % (found["who"], service, found["since"], why),
-        hint="wait for it, or break it with --break-lock REASON; its last heartbeat was %d s ago"
+        hint="--lock-wait SECONDS waits for it, --break-lock REASON takes it; its last heartbeat was %d s ago"
         % found["beat_seconds"],
         context=[found["command"]] if found.get("command") else [],
         exit_code=LOCKED,
     )
+
+
+def wait_free(service: str, seconds: float, session: Any) -> dict[str, Any] | None:
+    """Wait until nobody holds the lock, or its holder is dead; return who was waited for, or None.
+
+    AgentError ``locked`` after so many seconds, ``interrupted`` when the client is gone.
+    """
+    until = time.monotonic() + seconds
+    waited: dict[str, Any] | None = None
+    told = 0.0
+    while True:
+        found = holder(service)
+        if found is None or found["beat_seconds"] > TTL:
+            return waited
+        if time.monotonic() >= until:
+            raise _locked(service, found)
+        if session.cancelled():
+            raise AgentError("interrupted", "nothing was changed", exit_code=130)
+        if time.monotonic() - told >= TELL:
+            told = time.monotonic()
+            session.emit({
+                "event": "waiting", "who": found["who"], "why": found.get("why", ""),
+                "seconds": round(seconds - (until - told), 1),
+            })  # fmt: skip
+        waited = {k: found.get(k) for k in ("who", "why", "since")}
+        time.sleep(0.2)
+
+
+def _wait(args: dict[str, Any], session: Any) -> dict[str, Any]:
+    return {"waited_for": wait_free(args["service"], float(args["seconds"]), session)}
 
 
 def _status(args: dict[str, Any], _session: Any) -> dict[str, Any]:
@@ -153,4 +187,4 @@ def _break(args: dict[str, Any], _session: Any) -> dict[str, Any]:
     return {"broken": found}
 
 
-VERBS = {"status": _status, "break": _break}
+VERBS = {"status": _status, "break": _break, "wait": _wait}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from typing import Any
 
-from fleetctl.remote import facts, model_folder, patch_store, places, records, shell, unit
+from fleetctl.remote import facts, model_folder, patch_store, revisions, shell, unit
 
 PACKAGES = (
     "sglang", "torch", "triton", "flashinfer-python", "sgl-kernel", "sglang-kernel", "transformers",
@@ -89,30 +88,7 @@ def service(name: str, unit_name: str) -> dict[str, Any]:
     props = unit.show(unit_name, (*unit.PROPERTIES, *LIMITS))
     found = facts.unit_facts(unit_name, props)
     found["limits"] = {k: props.get(k, "") for k in LIMITS}
-    found["drift"] = drift(name)
-    return found
-
-
-def drift(service_name: str) -> list[dict[str, Any]]:
-    """Return the files of the newest revision that are changed or missing on disk, never their contents."""
-    folder = os.path.join(places.REVISIONS, places.safe_name(service_name))
-    try:
-        newest = sorted(n for n in os.listdir(folder) if n.endswith(".json"))[-1]
-    except (OSError, IndexError):
-        return []
-    revision = records.read_object(os.path.join(folder, newest)) or {}
-    found = []
-    for entry in revision.get("files", []):
-        path = str(entry.get("path", ""))
-        try:
-            with open(path, "rb") as file:
-                now = hashlib.sha256(file.read()).hexdigest()
-        except OSError:
-            now = ""
-        wrote = hashlib.sha256(str(entry.get("content", "")).encode("utf-8")).hexdigest()
-        if now != wrote:
-            state = "changed" if now else "missing"
-            found.append({"path": path, "state": state, "launch": revision.get("launch")})
+    found["drift"] = revisions.drift(name)
     return found
 
 

@@ -69,6 +69,18 @@ def save_launch(record: dict[str, Any]) -> None:
             os.unlink(os.path.join(folder, name))
 
 
+def launch(service: str, name: str) -> dict[str, Any] | None:
+    """Return the launch record of that id, or None."""
+    if not name:
+        return None
+    return read_object(os.path.join(_folder(service), places.safe_name(name) + ".json"))
+
+
+def line_of(value: dict[str, Any]) -> str:
+    """Return an object as one line of JSON."""
+    return json.dumps(value, sort_keys=True) + "\n"
+
+
 def launches(service: str) -> list[dict[str, Any]]:
     """Return the launch records of a service, the newest first; unreadable ones are passed over."""
     folder = _folder(service)
@@ -131,4 +143,26 @@ def _launches(args: dict[str, Any], _session: Any) -> dict[str, Any]:
     return {"launches": launches(args["service"])[: int(args.get("limit", 20))]}
 
 
-VERBS = {"launches": _launches}
+def _audit(args: dict[str, Any], _session: Any) -> dict[str, Any]:
+    """Return the newest audit lines, the oldest first, of one service when asked so."""
+    limit, service = int(args.get("limit", 50)), args.get("service")
+    found: list[dict[str, Any]] = []
+    for path in (places.AUDIT, places.AUDIT + ".1"):
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                lines = file.readlines()
+        except OSError:
+            continue
+        for line in reversed(lines):
+            if len(found) >= limit:
+                break
+            try:
+                value = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(value, dict) and (not service or value.get("service") == service):
+                found.append(value)
+    return {"lines": found[::-1]}
+
+
+VERBS = {"launches": _launches, "audit": _audit}

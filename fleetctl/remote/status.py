@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from fleetctl.remote import (
@@ -13,6 +14,7 @@ from fleetctl.remote import (
     probes,
     procs,
     records,
+    revisions,
     spool,
     unit,
     web,
@@ -40,12 +42,23 @@ def look(args: dict[str, Any], _session: Any = None) -> dict[str, Any]:
         "launch": _short(launch),
         "of_this_launch": current is not None,
         "lock": _holder(service),
+        "revision": (revisions.newest(service) or {}).get("number"),
+        "drift": drift(service, name, seen["drop_ins"]),
         "patches": patch_store.active(service),
         "patch_notes": patch_store.notes(service),
         "bundles": [
             {"invocation_id": m["invocation_id"], "at": m.get("failed_at")} for m in kept[-5:]
         ],
     }
+
+
+def drift(service: str, name: str, drop_ins: list[str]) -> list[dict[str, Any]]:
+    """Return what differs from the newest revision: its files, and drop-ins that are nobody's patch."""
+    if revisions.newest(service) is None:
+        return []
+    own = patch_store.drop_in_path(name)
+    odd = [p for p in drop_ins if p != own and os.path.dirname(p) == os.path.dirname(own)]
+    return revisions.drift(service) + [{"path": p, "state": "added", "launch": None} for p in odd]
 
 
 def state_of(

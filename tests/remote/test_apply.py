@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fleetctl.remote import apply, lock, places, records, shell
+from fleetctl.remote import apply, files, lock, places, records, revisions, shell
 from fleetctl.remote.agent import AgentError
 from tests.remote.conftest import Systemctl
 
@@ -113,12 +113,60 @@ def test_no_secret_reaches_audit_or_events(host_root: Path, systemctl: Systemctl
     assert "ann@desk" in Path(places.AUDIT).read_text()
 
 
-def test_what_is_kept_for_a_way_back_is_for_root_alone(
+def revision(root: Path) -> dict[str, Any]:
+    """What the client says of the launch that ``plan`` brings."""
+    unit = root / "etc/systemd/system" / UNIT
+    secret = root / "etc/fleetctl/main/secrets.env"
+    return {
+        "profile": {"name": "p"}, "config": {"profile": "p", "model": "m"}, "restores": None,
+        "files": [
+            {"path": str(unit), "sha256": sha("[Service]\n"), "mode": 0o644,
+             "owner": files.owner_name(root.stat()), "secret": False, "content": "[Service]\n"},
+            {"path": str(secret), "sha256": sha("KEY=s3cret\n"), "mode": 0o600,
+             "owner": files.owner_name(root.stat()), "secret": True, "content": None},
+        ],
+        "absent": [str(root / "etc/fleetctl/main/secrets.yaml")],
+    }  # fmt: skip
+
+
+def test_each_launch_is_a_revision_for_root_alone_without_secrets_and_ten_stay(
     host_root: Path, systemctl: Systemctl
 ) -> None:
-    run(plan(host_root))
-    (kept,) = (Path(places.REVISIONS) / "main").iterdir()
-    assert kept.stat().st_mode & 0o777 == 0o600
+    for number in range(1, 13):
+        told = plan(host_root, revision=revision(host_root))
+        for step in told["steps"]:
+            if step["do"] == "write-file":
+                step["before"] = files.sha256(step["path"])
+        told["launch"] = dict(told["launch"], id=f"2026-{number:02}")
+        assert run(told)["revision"] == number
+        apply.let_go()
+    kept = sorted((Path(places.REVISIONS) / "main").iterdir())
+    assert [r["number"] for r in revisions.everything("main")] == list(range(12, 2, -1))
+    assert {p.stat().st_mode & 0o777 for p in kept} == {0o600}
+    assert (Path(places.REVISIONS) / "main").stat().st_mode & 0o777 == 0o700
+    assert not any("s3cret" in p.read_text() for p in kept)
+
+
+def test_a_revision_tells_what_became_of_its_launch(host_root: Path, systemctl: Systemctl) -> None:
+    run(plan(host_root, revision=revision(host_root)))
+    records.update_launch("main", "20260101T000000-abc", {"outcome": "ready", "ready_at": "x"})
+    (found,) = revisions.VERBS["list"]({"service": "main"}, None)["revisions"]
+    assert (found["ready"], found["result"]["outcome"]) == (True, "ready")
+    assert all("content" not in f for f in found["files"])
+
+
+def test_what_was_edited_by_hand_since_is_drift(host_root: Path, systemctl: Systemctl) -> None:
+    run(plan(host_root, revision=revision(host_root)))
+    assert revisions.drift("main") == []
+    unit = host_root / "etc/systemd/system" / UNIT
+    secret = host_root / "etc/fleetctl/main/secrets.env"
+    unit.write_text("[Service]\nUser=me\n")
+    secret.chmod(0o644)
+    (host_root / "etc/fleetctl/main/secrets.yaml").write_text("x")
+    states = [d["state"] for d in revisions.drift("main")]
+    assert states == ["changed", "mode", "added"]
+    unit.unlink()
+    assert revisions.drift("main")[0]["state"] == "missing"
 
 
 @pytest.mark.parametrize("word", ["verify", "daemon-reload"])

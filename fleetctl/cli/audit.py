@@ -1,0 +1,61 @@
+"""``fleetctl audit``: who changed what, on hosts and from this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from fleetctl.cli import app as root
+from fleetctl.cli import complete, show
+from fleetctl.cli.app import new_app
+from fleetctl.errors import Exit, FleetError
+from fleetctl.model.fleet import Target
+
+app = new_app()
+
+
+@app.command()
+def audit(
+    hosts: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[HOST]…",
+            help="Ask these hosts too (default: only what was done from here).",
+            show_default=False,
+            autocompletion=complete.hosts,
+        ),
+    ] = None,
+    count: Annotated[int, typer.Option("-n", metavar="N", help="The newest N lines of each.")] = 50,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
+) -> int:
+    """Show who changed what: the host's own lines for each HOST, and the lines of this machine."""
+    from fleetctl.apply import audit as log
+    from fleetctl.apply import together
+    from fleetctl.config.site import load_site
+    from fleetctl.report import history as report
+
+    targets = load_site().select(hosts) if hosts else []
+
+    def one(target: Target) -> list[dict[str, Any]] | FleetError:
+        try:
+            return log.of_host(hosts_.session(target), target, count)
+        except FleetError as error:
+            return error
+
+    lines = log.local({str(t) for t in targets} if hosts else None, count)
+    codes = set() if hosts else {int(Exit.OK)}
+    with together.crew() as hosts_:
+        for answer in hosts_.each(one, targets):
+            if isinstance(answer, FleetError):
+                root.report(answer, as_json=as_json)
+                codes.add(int(answer.exit_code))
+            else:
+                lines += answer
+                codes.add(int(Exit.OK))
+    for line in sorted(lines, key=lambda one: str(one.get("at"))):
+        if as_json:
+            show.json_line(line)
+        else:
+            show.out(show.safe_line(f"{line['source']:<5} {report.audit(line)}"))
+    return codes.pop() if len(codes) == 1 else int(Exit.NEGATIVE)

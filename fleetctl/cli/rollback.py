@@ -1,0 +1,106 @@
+"""``fleetctl rollback``: bring an earlier revision back as a new launch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fleetctl.cli import app as root
+from fleetctl.cli import complete, show
+from fleetctl.cli.app import new_app
+from fleetctl.errors import Exit
+
+if TYPE_CHECKING:
+    from fleetctl.apply.deploy import Deployment
+
+app = new_app()
+
+
+@app.command()
+def rollback(
+    hosts: Annotated[
+        list[str],
+        typer.Argument(metavar="HOST…", show_default=False, autocompletion=complete.hosts),
+    ],
+    to: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="This revision (default: the last ready one that differs from now)."
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan and change nothing.")
+    ] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Show the files' differences too.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes_protected: Annotated[
+        list[str] | None,
+        typer.Option("--yes-protected", metavar="HOST", help="Also on this protected host."),
+    ] = None,
+    reason: Annotated[str, typer.Option(help="Why; kept with the launch.")] = "",
+    no_lint: Annotated[
+        list[str] | None, typer.Option("--no-lint", metavar="ID", help="Override this finding.")
+    ] = None,
+    keep_patches: Annotated[
+        bool, typer.Option("--keep-patches", help="Although patches are active there.")
+    ] = False,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Replace a unit that fleetctl did not write.")
+    ] = False,
+    timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="For the whole wait (default: none).")
+    ] = None,
+    lock_wait: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Wait for somebody else's lock.")
+    ] = 0.0,
+    break_lock: Annotated[
+        str, typer.Option(metavar="REASON", help="Take the lock from who holds it.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines, as deploy.")] = False,
+) -> int:
+    """Bring an earlier revision back: a new launch by the same road as a deploy, with its own number.
+
+    Files come back byte for byte. Secrets are in no revision: they are resolved again from their
+    references, and a rollback whose secret does not resolve is refused before anything stops.
+    """
+    from fleetctl.apply import together
+    from fleetctl.apply.wish import Wish
+    from fleetctl.cli.deploy_view import View
+    from fleetctl.config.site import load_site
+    from fleetctl.fleet import rollback as road
+    from fleetctl.model.fleet import Profile
+
+    site = load_site()
+    targets = site.select(hosts)
+    options = {"--keep-patches": keep_patches, "--take-over": take_over}
+    allowed = [name for name, given in options.items() if given]
+    allowed += [f"--yes-protected={host}" for host in yes_protected or ()]
+    base = Wish(
+        profile=Profile("", ""),
+        templates=site.templates(),
+        allow=frozenset(allowed),
+        no_lint=frozenset(no_lint or ()),
+        reason=reason,
+        break_lock=break_lock,
+        timeout=timeout,
+        dry_run=dry_run,
+        lock_wait=lock_wait,
+    )
+    wishes, faults = road.wishes(targets, to, base, site.root)
+    for _, error in faults:
+        root.report(error, as_json=as_json)
+    if not as_json and wishes:
+        show.note(road.rendered_text(wishes))
+
+    def confirm(ways: Sequence[Deployment]) -> bool:
+        names = ", ".join(str(way.target) for way in ways)
+        return show.confirm(f"Restart what serves on {names}?", yes=yes, as_json=as_json)
+
+    view = View(as_json=as_json, diff=diff)
+    typed = (lambda _: False) if as_json else show.type_name
+    go = [t for t in targets if str(t) in wishes]
+    ends = together.deploy(go, wishes, view.tell, confirm, view.done, typed)
+    codes = {int(e.exit_code) for _, e in faults} | {int(e.code) for e in ends}
+    return codes.pop() if len(codes) == 1 else int(Exit.NEGATIVE)

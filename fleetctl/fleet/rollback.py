@@ -1,0 +1,95 @@
+"""Roll back: an earlier revision of each host becomes a new launch, by the road of every deploy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fleetctl.apply import together
+from fleetctl.apply.session import Session
+from fleetctl.apply.wish import Wish
+from fleetctl.config.secrets import resolve_secrets
+from fleetctl.errors import FleetError, RefusedError, RemoteError
+from fleetctl.model.fleet import Target
+from fleetctl.model.revision import Revision, choose, profile_from_json
+from fleetctl.patching import deploying
+
+
+def revisions(session: Session, target: Target, *, contents: bool = False) -> list[Revision]:
+    """Return the kept revisions of a service, the newest first. Raises FleetError."""
+    args = {"service": target.service.name, "contents": contents}
+    said = session.call("revisions.list", args)["revisions"]
+    try:
+        return [Revision.from_json(r) for r in said]
+    except (TypeError, ValueError, KeyError) as error:
+        raise RemoteError(
+            "bad-revision",
+            f"a revision there cannot be read: {error}",
+            where=str(target),
+            hint="see /var/lib/fleetctl/revisions on the host",
+        ) from error
+
+
+def wish_for(session: Session, target: Target, to: int | None, base: Wish, site: Path) -> Wish:
+    """Return the wish that brings a revision back, its secrets resolved from their references.
+
+    ``base`` holds what the person allowed. Raises RefusedError ``no-revision`` or ``secret-gone``.
+    """
+    found = choose(revisions(session, target, contents=True), to)
+    if isinstance(found, str):
+        raise RefusedError(
+            "no-revision", found, where=str(target), hint=f"`fleetctl history {target}` lists them"
+        )
+    profile, patches = deploying.asked(profile_from_json(found.profile), (), site)
+    secrets = None
+    if not base.dry_run:
+        try:
+            secrets = resolve_secrets(profile)
+        except FleetError as error:
+            raise RefusedError(
+                "secret-gone",
+                f"revision {found.number} needs a secret: {error}",
+                where=str(target),
+                hint=error.hint or "revisions hold no secrets; make its reference resolve again",
+            ) from error
+    return replace(
+        base,
+        profile=profile,
+        secrets=secrets,
+        patches=patches,
+        revision=found,
+        reason=base.reason or f"rollback to revision {found.number}",
+    )
+
+
+def wishes(
+    targets: Sequence[Target], to: int | None, base: Wish, site: Path
+) -> tuple[dict[str, Wish], list[tuple[Target, FleetError]]]:
+    """Return the wish of each target, and those that have none with the reason."""
+    found: dict[str, Wish] = {}
+    faults: list[tuple[Target, FleetError]] = []
+
+    def one(target: Target) -> Wish | FleetError:
+        try:
+            return wish_for(hosts.session(target), target, to, base, site)
+        except FleetError as error:
+            return error
+
+    with together.crew() as hosts:
+        for target, answer in zip(targets, hosts.each(one, targets), strict=True):
+            if isinstance(answer, FleetError):
+                faults.append((target, answer))
+            else:
+                found[str(target)] = answer
+    return found, faults
+
+
+def rendered_text(wishes: Mapping[str, Wish], name: Callable[[str], str] = str) -> str:
+    """Return which revision each target goes back to, for a question to a person."""
+    parts = []
+    for target, wish in wishes.items():
+        assert wish.revision is not None
+        config = wish.revision.config
+        parts.append(f"{name(target)} to revision {wish.revision.number} ({config.profile})")
+    return ", ".join(parts)
