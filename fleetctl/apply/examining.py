@@ -5,7 +5,9 @@ Disks, rights, systemd and the interpreter are looked at by the plan itself.
 
 from __future__ import annotations
 
-from fleetctl.apply.session import Session
+from collections.abc import Mapping
+from typing import Any
+
 from fleetctl.config import expectations, places
 from fleetctl.doctor import Finding, Look, critical
 from fleetctl.doctor.expect import parse
@@ -16,22 +18,28 @@ from fleetctl.model.fleet import Profile, Target
 GROUPS = ("names", "memory", "model", "gpu")
 
 
+def request(target: Target, profile: Profile) -> dict[str, Any]:
+    """Return what ``doctor.look`` is asked for."""
+    return {
+        "service": target.service.name,
+        "unit": target.service.unit,
+        "python": profile.python,
+        "model": profile.model,
+        "only": list(GROUPS),
+    }
+
+
 def check(
-    session: Session, target: Target, profile: Profile, facts: HostFacts, skip: frozenset[str]
+    answer: Mapping[str, Any],
+    target: Target,
+    profile: Profile,
+    facts: HostFacts,
+    skip: frozenset[str],
 ) -> None:
-    """Look the host over (0.3 s there). Raises RefusedError or ManyErrors for what stops a launch."""
+    """Judge what ``doctor.look`` answered. Raises RefusedError or ManyErrors for what stops a launch."""
     value, where = expectations.read(places.site_folder())
     expect = parse(value, target.host.name, where)
-    said = session.call(
-        "doctor.look",
-        {
-            "service": target.service.name,
-            "unit": target.service.unit,
-            "python": profile.python,
-            "model": profile.model,
-            "only": list(GROUPS),
-        },
-    )
+    said = dict(answer)
     python = facts.interpreter
     packages = {"sglang": python.sglang, "torch": python.torch}
     said["python"] = {"path": python.path, "exists": True, "packages": packages}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fleetctl.apply.session import Session
@@ -19,14 +20,16 @@ def check(
     target: Target,
     profile: Profile,
     facts: HostFacts,
+    folder: Mapping[str, Any] | None,
     no_lint: frozenset[str] = frozenset(),
 ) -> list[Finding]:
     """Return the findings that do not stop the launch. Raises ConfigError or ManyErrors for those that do.
 
+    ``folder`` is what ``model_folder.read`` says of the model, None where it has none on the host.
     A host that says it has a release is believed as long as nothing is wrong; only then are its
     sources read (0.3 s there), for a fork may carry the number of the release that it began from.
     """
-    context = _context(session, target, profile, facts)
+    context = _context(target, profile, facts, folder)
     schema = _release(profile, facts)
     found: list[Finding] = []
     if schema is not None:
@@ -69,17 +72,15 @@ def _left(
 
 
 def _context(
-    session: Session, target: Target, profile: Profile, facts: HostFacts
+    target: Target, profile: Profile, facts: HostFacts, folder: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     wanted = target.service.gpus
     gpus = [g for g in facts.gpus if wanted is None or g.index in wanted]
     context: dict[str, Any] = {"gpus": len(gpus) or len(wanted or ()) or target.host.gpus or None}
     if gpus:
         context["gpu_memory"] = min(g.memory_total for g in gpus) or None
-    if profile.model.startswith("/"):
-        said = session.call("model_folder.read", {"path": profile.model})
-        if said["config"] is not None:
-            context["model"] = ModelFacts(said["config"], said["weights"], profile.model)
+    if folder is not None and folder["config"] is not None:
+        context["model"] = ModelFacts(folder["config"], folder["weights"], profile.model)
     return context
 
 

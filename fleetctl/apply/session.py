@@ -27,6 +27,7 @@ MODULES = (
     "records",
     "revisions",
     "several",
+    "several",
     "status",
     "unit",
     "watch",

@@ -108,10 +108,15 @@ def too_few_gpus(case: Case) -> Iterator[Refusal]:
 def held(case: Case) -> Iterator[Refusal]:
     """Refuse while something else holds the GPUs or the port."""
     for holder in case.holders:
-        if holder.unit:
-            if STOP_OTHERS not in case.allow:
-                what = "gpus-held" if holder.gpus else "port-held"
-                yield case.refusal(what, holder.describe(), f"{STOP_OTHERS} stops it first")
+        if holder.unit and STOP_OTHERS in case.allow:
+            continue
+        if holder.unit and holder.port is not None:
+            what = "gpus-held" if holder.gpus else "port-held"
+            yield case.refusal(what, holder.describe(), f"{STOP_OTHERS} stops it first")
+        elif holder.unit:
+            if SHARE_GPUS not in case.allow:
+                hint = f"{STOP_OTHERS} stops it first, {SHARE_GPUS} leaves it there"
+                yield case.refusal("gpus-held", holder.describe(), hint)
         elif holder.port is not None:
             yield case.refusal(
                 "port-held", holder.describe(), "end it by hand, or use another port"

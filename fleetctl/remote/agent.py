@@ -109,16 +109,21 @@ def _reader(session: Session, requests: queue.Queue[Any], send: Callable[[Any], 
     gone()
 
 
-def _run(frame: dict[str, Any], session: Session) -> dict[str, Any]:
-    module_name, _, name = str(frame["verb"]).partition(".")
+def verb_of(text: str) -> Callable[[dict[str, Any], Session], dict[str, Any]]:
+    """Return the function that ``module.function`` names. Raises AgentError ``unknown-verb``."""
+    module_name, _, name = text.partition(".")
     if not module_name.isidentifier():
-        raise AgentError("unknown-verb", "no verb " + repr(frame["verb"]))
+        raise AgentError("unknown-verb", "no verb " + repr(text))
     module = importlib.import_module("fleetctl.remote." + module_name)
     verb = getattr(module, "VERBS", {}).get(name)
     if verb is None:
-        raise AgentError("unknown-verb", "no verb " + repr(frame["verb"]))
-    result: dict[str, Any] = verb(frame.get("args") or {}, session)
-    return result
+        raise AgentError("unknown-verb", "no verb " + repr(text))
+    found: Callable[[dict[str, Any], Session], dict[str, Any]] = verb
+    return found
+
+
+def _run(frame: dict[str, Any], session: Session) -> dict[str, Any]:
+    return verb_of(str(frame["verb"]))(frame.get("args") or {}, session)
 
 
 def main() -> None:

@@ -24,6 +24,7 @@ from fleetctl.remote import (
 )
 
 UNIT_EVERY = 2.0
+DYING_EVERY = 0.1  # after a crash, until systemd says that it is over
 LIFE_EVERY = 2.0
 GPU_EVERY = 10.0
 NUDGES = ("Uvicorn running", "fired up and ready", "startup complete")
@@ -167,14 +168,14 @@ class Watch:
             self._follower = self._follow()
         try:
             # A bare traceback, or the lines after a death, are waited for in small steps.
-            brief = self.state.hurried()
+            brief = self.state.hurried() or self.state.crash is not None
             seen = self._queue.get(timeout=0.05 if brief else 0.25)
         except queue.Empty:
             pass
         else:
             self._take(seen, prober)
         now = time.monotonic()
-        if now - self._unit_at >= (0.25 if self.state.crash else UNIT_EVERY):
+        if now - self._unit_at >= (DYING_EVERY if self.state.crash else UNIT_EVERY):
             self._look_at_unit()
         self._tell(self.state.tick(time.monotonic()))
         if self.state.ready_at is not None and self.state.requests and self._requests is None:

@@ -202,8 +202,9 @@ class WatchState:
             return []
         events = self._sign(self.signs.tick(now), now)
         if self._ended_at is not None:
-            drained = now - self._ended_at >= self.limits["drain"]
-            return events + (self._end(now) if drained else [])
+            # What is left of the log is in the bundle anyway; here it only has to tell that it broke.
+            told = self.crash is not None or now - self._ended_at >= self.limits["drain"]
+            return events + (self._end(now) if told else [])
         if self.crash is not None and now - self._crash_at >= self.limits["after_crash"]:
             if self.crash["sure"]:
                 return events + self._finish("failed-start", "crashed", now, still_running=True)

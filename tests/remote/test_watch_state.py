@@ -89,8 +89,7 @@ def test_a_crash_is_told_when_it_is_printed_and_settled_when_the_unit_has_ended(
     assert events[0]["ranks"] == ["TP0"]
     assert state.due() is None, "no answer counts any more"
     state.unit(FAILED, 5.2)
-    assert state.tick(5.3) == [], "lines may still come"
-    assert names(state.tick(6.0)) == ["failed"]
+    assert names(state.tick(5.2)) == ["failed"], "nothing more is waited for"
     assert state.result is not None
     assert (state.result["state"], state.result["error"]) == ("failed-start", "crashed")
     assert state.result["crash"]["line"] == "RuntimeError: CUDA error"
@@ -99,8 +98,9 @@ def test_a_crash_is_told_when_it_is_printed_and_settled_when_the_unit_has_ended(
 def test_lines_that_come_after_the_end_still_name_the_root() -> None:
     state = start()
     state.unit(FAILED, 5.0)
+    assert state.tick(5.1) == [], "lines may still come"
     assert names(crash(state, 5.2)) == ["crash"]
-    state.tick(6.0)
+    state.tick(5.2)
     assert state.result is not None
     assert state.result["crash"] is not None
 
