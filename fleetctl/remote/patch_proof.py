@@ -91,7 +91,7 @@ def judge(
         return "applied-not-active", "%s: %s" % (_names([blind[0][0]]), blind[0][1])
     if not record["files"]:
         return "active", "every process has the variables"
-    if ranks == running:
+    if ranks[0]["rank"] is None:
         return "applied-not-active", "no rank has started yet"
     loaded = {
         m.fields.get("pid")

@@ -371,9 +371,12 @@ def other_units(prefix: str, own: str) -> list[str]:
         ("systemctl", "--no-pager", "show", "-p", "Id,ExecStart", "--", "*.service"), 15.0
     )
     found = []
+    inside = re.escape(prefix.rstrip("/")) + "/"
+    if prefix in ("/usr", "/usr/local"):  # every program lies there; those that are Python count
+        inside += r"bin/(?:python|pypy)[0-9.]*[ ;]"
     for block in done.out.split("\n\n"):
         name = re.search(r"^Id=(.+)$", block, re.M)
-        uses = re.search(r"[=\s]" + re.escape(prefix.rstrip("/")) + r"/", block)
+        uses = re.search(r"[=\s]" + inside, block)
         if name and uses and name.group(1) != own:
             found.append(name.group(1))
     return sorted(found)

@@ -63,6 +63,10 @@ def test_what_is_missing_is_said(
     assert why in reason
 
 
+def test_a_unit_of_ranks_alone_is_judged_by_them() -> None:
+    assert judged(RANKS, [beacon(2), beacon(3)])[0] == "active"
+
+
 def test_a_file_that_changed_is_orphaned_whatever_runs() -> None:
     assert judged([SERVER, *RANKS], [beacon(2), beacon(3)], changed=["/x.py"])[0] == "orphaned"
 
