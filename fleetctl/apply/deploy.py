@@ -107,7 +107,6 @@ class Deployment:
         if not self.wish.wait:
             return self._outcome(State.STARTED, invocation_id=invocation)
         evidence.warm_up()
-        evidence.warm_up()
         args = watch_args(self.target, prepared.rendered.config, invocation) | {
             "launch_id": self.launch.id if self.launch else None,
             "lock": self._lock,

@@ -20,7 +20,6 @@ from fleetctl.render.restore import restore
 
 FACTS_SECONDS = 60.0
 FOLDER = "model_folder.read"
-FOLDER = "model_folder.read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +113,6 @@ def prepare(session: Session, target: Target, wish: Wish) -> Prepared:
         last_ready_profile="" if ready is None else ready.config.profile,
         findings=tuple(findings),
     )
-
-
-def _look(session: Session, target: Target, wish: Wish, first: Rendered) -> dict[str, Any]:
-    """Return all that the checks want to know of the host, by verb: one request for the three looks."""
-    verbs = {
-        "facts.gather": request_for(first).to_json(),
-        "doctor.look": examining.request(target, wish.profile),
-    }
-    if wish.profile.model.startswith("/"):
-        verbs[FOLDER] = {"path": wish.profile.model}
-    return session.call("several.run", {"verbs": verbs}, timeout=FACTS_SECONDS)
 
 
 def _look(session: Session, target: Target, wish: Wish, first: Rendered) -> dict[str, Any]:

@@ -27,7 +27,6 @@ MODULES = (
     "records",
     "revisions",
     "several",
-    "several",
     "status",
     "unit",
     "watch",
