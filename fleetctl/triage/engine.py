@@ -16,7 +16,7 @@ from fleetctl.triage import advice, fingerprint, foreign, story
 from fleetctl.triage.candidate import Candidate
 from fleetctl.triage.decide import Answer, decide
 from fleetctl.triage.match import Match, Matcher
-from fleetctl.triage.patched import at_original_lines
+from fleetctl.triage.patched import at_original_lines, told
 from fleetctl.triage.rule import STRENGTHS, Rules
 from fleetctl.triage.units import EXCEPTION, HEAD, Unit, build
 
@@ -139,7 +139,7 @@ def _explained(
         fingerprint=identity.fingerprint,
         entity=_entity(candidate),
         advice=_advice(answer),
-        captured=_captured(answer, markers),
+        captured=_captured(answer, markers) | told(evidence.patches),
         coverage=_coverage(evidence),
     )
     return Explained(triage, answer, identity, matches)

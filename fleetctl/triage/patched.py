@@ -20,6 +20,18 @@ def at_original_lines(root: Root | None, patches: Mapping[str, Any]) -> Root | N
     return replace(root, frames=tuple(_original(f, patches) for f in root.frames))
 
 
+def told(patches: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what goes into ``captured``: each patch of the launch, and what it found or what its
+    silence means. Empty without patches.
+    """  # fmt: skip
+    rows = [
+        {k: one.get(k) for k in ("name", "state", "markers", "result")}
+        for one in patches.get("patches") or ()
+        if isinstance(one, dict)
+    ]
+    return {"patches": rows} if rows else {}
+
+
 def _original(frame: Frame, patches: Mapping[str, Any]) -> Frame:
     if frame.line is None:
         return frame

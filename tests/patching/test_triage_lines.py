@@ -42,5 +42,6 @@ def test_a_patched_file_is_shown_by_its_original_lines(tmp_path: Path) -> None:
     assert [f.line for f in mapped.root.frames] == [390, 124]
     assert mapped.fingerprint == plain.fingerprint
     assert (mapped.root.worker, mapped.root.step) == ("draft", "replay")
+    assert [p["name"] for p in mapped.captured["patches"]] == ["none-in-foreach-copy"]
     (marker,) = mapped.captured["patch_markers"]
     assert marker["field"] == "num_token_non_padded"
