@@ -21,9 +21,7 @@ def at_original_lines(root: Root | None, patches: Mapping[str, Any]) -> Root | N
 
 
 def told(patches: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what goes into ``captured``: each patch of the launch, and what it found or what its
-    silence means. Empty without patches.
-    """  # fmt: skip
+    """Return what goes into ``captured``: each patch of the launch, and what it or its silence says."""
     rows = [
         {k: one.get(k) for k in ("name", "state", "markers", "result")}
         for one in patches.get("patches") or ()
