@@ -2,77 +2,19 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
 
+from fleetctl.apply.crew import Crew, crew
 from fleetctl.apply.deploy import Deployment, Tell
 from fleetctl.apply.outcome import Outcome
-from fleetctl.apply.session import Session
 from fleetctl.apply.wish import Wish
 from fleetctl.errors import FleetError, RefusedError
 from fleetctl.model.fleet import Target
 
-T = TypeVar("T")
-R = TypeVar("R")
-WORKERS = 32
+__all__ = ["Confirm", "Crew", "crew", "deploy"]
+
 Confirm = Callable[[Sequence[Deployment]], bool]
-
-
-class Crew:
-    """Threads for hosts. Ctrl-C asks each to stop at its next safe point; a second one gives up."""
-
-    def __init__(self) -> None:
-        self.stop = threading.Event()
-        self._sessions: list[Session] = []
-
-    def session(self, target: Target) -> Session:
-        """Return a session with a host that ends with this crew's."""
-        session = Session(target.host, stop=self.stop)
-        self._sessions.append(session)
-        return session
-
-    def close(self) -> None:
-        """End every session."""
-        for session in self._sessions:
-            session.close()
-
-    def each(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """Return the results in order. KeyboardInterrupt is swallowed once: the work says how it ended."""
-        if not items:
-            return []
-        with concurrent.futures.ThreadPoolExecutor(min(len(items), WORKERS)) as pool:
-            futures = [pool.submit(work, item) for item in items]
-            try:
-                self._wait(futures)
-            except KeyboardInterrupt:
-                self.stop.set()
-                for session in self._sessions:
-                    session.cancel()
-                try:
-                    self._wait(futures)
-                except KeyboardInterrupt:  # once more: not even the host's last word is waited for
-                    self.close()
-                    self._wait(futures)
-            return [future.result() for future in futures]
-
-    @staticmethod
-    def _wait(futures: Sequence[concurrent.futures.Future[R]]) -> None:
-        pending = set(futures)
-        while pending:  # in small steps, so that Ctrl-C is seen at once
-            _, pending = concurrent.futures.wait(pending, timeout=0.2)
-
-
-@contextlib.contextmanager
-def crew() -> Iterator[Crew]:
-    """A crew whose sessions are closed at the end."""
-    found = Crew()
-    try:
-        yield found
-    finally:
-        found.close()
 
 
 def deploy(
@@ -82,13 +24,15 @@ def deploy(
     confirm: Confirm,
     done: Callable[[Outcome], None],
     typed: Callable[[str], bool] = lambda _: False,
+    hands: Crew | None = None,
 ) -> list[Outcome]:
     """Deploy to every target and return the outcomes in order; ``done`` is told each as it comes.
 
     ``wish`` is the same for all, or one for each target by its name. ``confirm`` is asked once for
     all hosts where something that serves would go down, ``typed`` for each protected host among them.
+    ``hands``: a crew that is on its way to the hosts already; its owner closes it.
     """
-    with crew() as hosts:
+    with crew() if hands is None else contextlib.nullcontext(hands) as hosts:
         wishes = [wish if isinstance(wish, Wish) else wish[str(t)] for t in targets]
         dry_run = any(w.dry_run for w in wishes)
         ways = [

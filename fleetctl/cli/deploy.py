@@ -115,49 +115,52 @@ def deploy(
     Exit 0: every host is ready, or unchanged and active. 1: not ready. 4: unreachable. 5: locked.
     6: the host failed. 7: refused. 130: interrupted.
     """
-    from fleetctl.apply import outcome, together
-    from fleetctl.apply.wish import Wish, read_requests
-    from fleetctl.cli.deploy_view import View
-    from fleetctl.config.secrets import resolve_secrets
+    from fleetctl.apply.crew import crew
     from fleetctl.config.site import load_site
-    from fleetctl.patching import deploying
 
     site = load_site()
     targets = site.select(hosts)
-    wanted, patches = deploying.asked(
-        site.profile(profile, set_ or (), unset or ()), patch or (), site.root
-    )
-    options = {
-        "--keep-patches": keep_patches,
-        "--stop-others": stop_others,
-        "--share-gpus": share_gpus,
-        "--take-over": take_over,
-    }
-    allowed = [name for name, given in options.items() if given]
-    allowed += [f"--yes-protected={host}" for host in yes_protected or ()]
-    wish = Wish(
-        profile=wanted,
-        templates=site.templates(),
-        secrets=None if dry_run else resolve_secrets(wanted),
-        allow=frozenset(allowed),
-        restart=restart,
-        no_lint=frozenset(no_lint or ()),
-        reason=reason,
-        break_lock=break_lock,
-        lock_wait=lock_wait,
-        requests=read_requests(request) if request else (),
-        wait=not no_wait,
-        timeout=timeout,
-        stall=stall,
-        dry_run=dry_run,
-        patches=patches,
-    )
+    changed = site.profile(profile, set_ or (), unset or ())
+    with crew() as hands:
+        hands.reach(targets)  # a login takes as long as loading what follows
+        from fleetctl.apply import outcome, together
+        from fleetctl.apply.wish import Wish, read_requests
+        from fleetctl.cli.deploy_view import View
+        from fleetctl.config.secrets import resolve_secrets
+        from fleetctl.patching import deploying
 
-    def confirm(ways: Sequence[Deployment]) -> bool:
-        names = ", ".join(str(way.target) for way in ways)
-        return show.confirm(f"Restart what serves on {names}?", yes=yes, as_json=as_json)
+        wanted, patches = deploying.asked(changed, patch or (), site.root)
+        options = {
+            "--keep-patches": keep_patches,
+            "--stop-others": stop_others,
+            "--share-gpus": share_gpus,
+            "--take-over": take_over,
+        }
+        allowed = [name for name, given in options.items() if given]
+        allowed += [f"--yes-protected={host}" for host in yes_protected or ()]
+        wish = Wish(
+            profile=wanted,
+            templates=site.templates(),
+            secrets=None if dry_run else resolve_secrets(wanted),
+            allow=frozenset(allowed),
+            restart=restart,
+            no_lint=frozenset(no_lint or ()),
+            reason=reason,
+            break_lock=break_lock,
+            lock_wait=lock_wait,
+            requests=read_requests(request) if request else (),
+            wait=not no_wait,
+            timeout=timeout,
+            stall=stall,
+            dry_run=dry_run,
+            patches=patches,
+        )
 
-    view = View(as_json=as_json, diff=diff)
-    typed = (lambda _: False) if as_json else show.type_name
-    ends = together.deploy(targets, wish, view.tell, confirm, view.done, typed)
-    return int(outcome.exit_code(ends) if ends else Exit.OK)
+        def confirm(ways: Sequence[Deployment]) -> bool:
+            names = ", ".join(str(way.target) for way in ways)
+            return show.confirm(f"Restart what serves on {names}?", yes=yes, as_json=as_json)
+
+        view = View(as_json=as_json, diff=diff)
+        typed = (lambda _: False) if as_json else show.type_name
+        ends = together.deploy(targets, wish, view.tell, confirm, view.done, typed, hands)
+        return int(outcome.exit_code(ends) if ends else Exit.OK)
