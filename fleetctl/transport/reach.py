@@ -25,7 +25,7 @@ def stream(name: str, found: Settings, deadline: Deadline) -> Any:
         return _through(name, found, deadline)
     if found.proxy:
         return CommandSocket(found.proxy)
-    return QuickSocket(_connect(name, found, deadline))
+    return QuickSocket(_connect(name, found, deadline), greeting=True)
 
 
 def _connect(name: str, found: Settings, deadline: Deadline) -> socket.socket:

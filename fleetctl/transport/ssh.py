@@ -235,6 +235,11 @@ class SshChannel:
         self._channel.close()
         self._connection.forget(self)
 
+    def leave(self) -> None:
+        """Give up a channel whose command has ended: the server closes it, and is answered by itself."""
+        self._connection.forget(self)
+        self._connection.last = self  # paramiko closes one that nobody holds: a message for nothing
+
     def stop(self) -> None:
         """Send every process of the command's session SIGTERM, and SIGKILL a second later."""
         self._drain()
@@ -261,6 +266,7 @@ class SshConnection:
         self._host = host
         self.wire = wire
         self._open: set[SshChannel] = set()
+        self.last: SshChannel | None = None
 
     @property
     def host(self) -> Host:
@@ -301,9 +307,12 @@ class SshConnection:
             result = exchange(channel, stdin, end, on_output)
         except TimeoutError as error:
             channel.stop()
-            raise faults.command_timeout(self._host.name, timeout) from error
-        finally:
             channel.drop()
+            raise faults.command_timeout(self._host.name, timeout) from error
+        except BaseException:
+            channel.drop()
+            raise
+        channel.leave()
         if result.rc < 0:
             raise self._ended()
         if command.startswith("sudo -n"):

@@ -31,8 +31,9 @@ KEX_FIRST = ("curve25519-sha256@libssh.org", "curve25519-sha256")
 class QuickSocket:
     """A socket that reads ahead and asks the kernel to acknowledge at once after each read."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, *, greeting: bool = False) -> None:
         self._sock = sock
+        self._greeting = greeting  # the first piece waits for the second
         self._ahead = b""
         self._held = bytearray()
         self._holder: int | None = None  # the thread whose writes wait for each other
@@ -60,11 +61,15 @@ class QuickSocket:
     def send(self, data: bytes) -> int:
         """Write what fits and return how much that was."""
         with self._lock:
-            if self._holder == threading.get_ident():
+            if self._greeting or self._holder == threading.get_ident():
+                self._greeting = False
                 self._held += data
                 return len(data)
-            self._flush()  # packets are numbered: what waits goes first
-            return self._sock.send(data)
+            if not self._held:
+                return self._sock.send(data)
+            self._held += data  # packets are numbered: what waits goes first
+            self._flush()
+            return len(data)
 
     def _flush(self) -> None:
         while self._held:
@@ -121,7 +126,7 @@ class CommandSocket(QuickSocket):
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        super().__init__(ours)
+        super().__init__(ours, greeting=True)
 
     def close(self) -> None:
         """Close both ends."""
@@ -192,6 +197,7 @@ class Wire(paramiko.Transport):
     ) -> None:
         super().__init__(sock, packetizer_class=_Packetizer)
         self._certificates_first = certificates_first
+        self._offered = False
         self.partly_in = False  # a key was taken, and something else is wanted as well
         # The deadline ends each step; these are paramiko's own, shorter limits on the same steps.
         self.banner_timeout = self.auth_timeout = 3600.0
@@ -216,6 +222,18 @@ class Wire(paramiko.Transport):
 
     def _log(self, level: int, msg: object, *args: object) -> None:
         """Say nothing: faults come as exceptions, and formatting for nobody costs."""
+
+    def _check_banner(self) -> None:
+        """Offer our algorithms with our own greeting, not after the server's (RFC 4253, 4.2)."""
+        super()._send_kex_init()  # type: ignore[misc]
+        self._offered = True
+        super()._check_banner()  # type: ignore[misc]
+
+    def _send_kex_init(self) -> None:
+        if self._offered:
+            self._offered = False  # the one that was sent before
+        else:
+            super()._send_kex_init()  # type: ignore[misc]
 
     @property
     def preferred_keys(self) -> tuple[str, ...]:
