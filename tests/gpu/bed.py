@@ -44,16 +44,21 @@ class Bed:
         return f"http://{self.hosts[host]['address']}:{port}"
 
 
-def machine(names: Sequence[str], known_hosts: Path) -> Bed:
-    """Bring hosts up on this machine, where they are not up yet."""
+def machine(names: Sequence[str], known_hosts: Path, made: str) -> Bed:
+    """Bring hosts up on this machine, where they are not up yet.
+
+    ``made`` names the ``/opt/sglang`` below them: a host from before is made anew.
+    """
     defaults = {
         "user": "ops", "become": "sudo", "gpus": 1, "key": str(STATE / "key"),
         "known_hosts": str(known_hosts), "groups": ["gpu"],
     }  # fmt: skip
     bed = Bed(True, defaults)
     env = os.environ | {"BUNDLE": str(Path(os.environ["BUNDLES"]).absolute() / "host.tar.xz")}
+    known_hosts.unlink(missing_ok=True)  # a host that was made anew has another key
     for number, name in enumerate(names):
         port = FIRST_SSH + number
+        _renewed(name, made)
         subprocess.run(
             [HERE / "host-up.sh", "up", name, str(port)], env=env, check=True, timeout=UP_SECONDS
         )
@@ -68,6 +73,26 @@ def down(names: Sequence[str]) -> None:
     for name in names:
         if (STATE / name / "pid").exists():
             subprocess.run([HERE / "host-up.sh", "down", name], check=False, timeout=UP_SECONDS)
+
+
+def forget(names: Sequence[str]) -> None:
+    """Power hosts off and take away what they wrote, their keys among it."""
+    down(names)
+    for name in names:
+        folder = STATE / name
+        if folder.is_mount():
+            subprocess.run(["umount", "-l", folder], check=False)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _renewed(name: str, made: str) -> None:
+    """Forget a host that lies over another ``/opt/sglang`` than the one that is there now."""
+    said = STATE / f"{name}.made"  # beside its folder, which may become a mount
+    before = said.read_text() if said.exists() else ""
+    if (STATE / name / "up").exists() and before != made:
+        forget([name])
+    STATE.mkdir(parents=True, exist_ok=True)
+    said.write_text(made)
 
 
 def lab(folder: Path) -> Bed:

@@ -27,7 +27,7 @@ def main(words: list[str]) -> int:
     if words[:1] == ["down"]:
         bed.down(stages.HOSTS)
         return 0
-    plans = [stages.plan(word) for word in words[1:] or stages.STAGES]
+    plans = [stages.plan(word) for word in words[1:] or stages.ALL]
     deadline = time.monotonic() + float(os.environ.get("LIMIT", "540")) - RESERVE
     report = Report(KEPT, Path(os.environ["OUT"]))
     hosts = sorted({host for plan in plans for lanes in plan for host, _ in lanes})
@@ -70,9 +70,10 @@ def ground_of(hosts: list[str]) -> bed.Bed:
     if folder := os.environ.get("LAB_SITE"):
         return bed.lab(Path(folder))
     WORK.mkdir(exist_ok=True)
-    if prepare.VENV.exists():
+    if prepare.DONE.exists():
         prepare.dress()  # levers and models of this checkout
-    return bed.machine([h for h in stages.HOSTS if h in hosts], WORK / "known_hosts")
+    made = str(prepare.DONE.stat().st_mtime_ns) if prepare.DONE.exists() else "not prepared"
+    return bed.machine([h for h in stages.HOSTS if h in hosts], WORK / "known_hosts", made)
 
 
 def together(

@@ -15,9 +15,12 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from tests.gpu import bed, stages
+
 HERE = Path(__file__).parent
 ROOT = Path("/opt/sglang")
 VENV = ROOT / ".venv"
+DONE = VENV / "done"
 PORTS = {"llama": 31000, "dsv2": 32000}
 WARM_SECONDS = 280.0
 # Mirrors profiles/base.yaml, without fleetctl.
@@ -31,12 +34,13 @@ FLAGS = shlex.split(
 def main() -> None:
     """Unpack, compile, build kernels; every step says how long it took."""
     began = time.monotonic()
-    if not (VENV / "done").exists():
+    if not DONE.exists():
+        bed.forget(stages.HOSTS)  # nothing may run over what is taken away here
         unpack()
         say("unpacked", began)
         dress()
         compile_all()
-        (VENV / "done").touch()
+        DONE.touch()
         say("compiled", began)
     warm()
     say("prepared", began)

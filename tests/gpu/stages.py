@@ -12,8 +12,12 @@ STAGES = {
         " | gpu1:cublas-capture gpu2:foreach-none,named-field gpu3:illegal-access,init-none,oom-kv"
         " | groups"
     ),
-    "second": "oom-capture,oom-weights | gpu1:bisect gpu2:serve-dsv2,fleet,stop",
+    # What takes the whole card, and what an older Xid in the kernel log must not mislead.
+    "last": "serve,illegal-access,init-none,oom-weights,bisect",
+    "second": "oom-capture,oom-weights | gpu2:serve-dsv2,fleet,stop | bisect",
 }
+
+ALL = ("first", "second")  # every step once
 
 Lanes = list[tuple[str, list[str]]]
 
