@@ -140,7 +140,8 @@ def scratch(tmp_path: Path, venv: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     (root / "bin/systemctl").chmod(0o755)
     monkeypatch.setenv("FLEETCTL_ROOT", str(root))
     monkeypatch.setenv("PATH", f"{root}/bin:{os.environ['PATH']}")
-    target = Target(Host("here", "localhost", transport="local", python=sys.executable), Service())
+    agent = os.environ.get("AGENT_PYTHON", sys.executable)  # any from 3.8 on
+    target = Target(Host("here", "localhost", transport="local", python=agent), Service())
     with hosts.link(target, open_connection=lambda host, _: LocalConnection(host)) as link:
         found = Scratch(root, packages, python, link)
         found.unit()
