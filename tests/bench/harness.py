@@ -187,6 +187,7 @@ def run_once(
     timeout: float = 300.0,
 ) -> Sample:
     """Run a program to its end. Its CPU is that of all descendants, those that became daemons too."""
+    before = set(descendants(os.getpid()))
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     served, used = server_cpu(), resource.getrusage(resource.RUSAGE_CHILDREN)
     busy = _busy()
@@ -204,7 +205,8 @@ def run_once(
         busy = _busy() - busy
         killer.cancel()
         peak = watch.stop() if watch else 0.0
-        _end_daemons()
+        _end_daemons(before)
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         time.sleep(0.1)  # the servers' last children
         output.seek(0)
@@ -264,17 +266,9 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-_own: set[int] = set()
-
-
-def keep(pids: Iterable[int]) -> None:
-    """Name children of ours (servers, proxies) that are not a measured program's leftovers."""
-    _own.update(pids)
-
-
-def _end_daemons() -> None:
+def _end_daemons(before: set[int]) -> None:
     """End and reap what a measured program left running (ssh's ControlPersist masters)."""
-    left = [p for p in descendants(os.getpid()) if p not in _own]
+    left = [p for p in descendants(os.getpid()) if p not in before]
     for pid in left:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGTERM)

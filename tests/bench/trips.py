@@ -87,7 +87,6 @@ def _behind_proxy(made: Fleet, delay: float) -> Iterator[None]:
         file.write_text(text.replace(here, port))
     argv = [sys.executable, PROXY, port, here, str(delay)]
     process = subprocess.Popen(argv)
-    harness.keep([process.pid])
     try:
         _wait(int(port))
         yield
