@@ -52,7 +52,7 @@ def deploy(
             return [ends[n] for n in sorted(ends)]
         ask = [ways[n] for n in go if _interrupts(ways[n])]
         if ask and not confirm(ask):
-            refused = _unconfirmed()
+            refused = unconfirmed()
             for n in go:
                 ends[n] = ways[n].failed(refused)
                 done(ends[n])
@@ -72,7 +72,8 @@ def _interrupts(way: Deployment) -> bool:
     return way.prepared.plan.interrupts
 
 
-def _unconfirmed() -> FleetError:
+def unconfirmed() -> FleetError:
+    """Return the fault of a change that nobody said yes to."""
     return RefusedError(
         "not-confirmed",
         "something that serves would go down, and nobody said yes",

@@ -10,7 +10,7 @@ import typer
 
 from fleetctl.cli import complete, show
 from fleetctl.cli.app import new_app
-from fleetctl.errors import Exit
+from fleetctl.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from fleetctl.apply.deploy import Deployment
@@ -103,6 +103,37 @@ def deploy(
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Replace a unit that fleetctl did not write.")
     ] = False,
+    batch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|N%", help="Roll: so many hosts at once; the first goes alone, as a canary."
+        ),
+    ] = None,
+    max_fail: Annotated[
+        int, typer.Option(metavar="N", help="Go on rolling while no more than N hosts failed.")
+    ] = 0,
+    pause: Annotated[float, typer.Option(metavar="SECONDS", help="Between two batches.")] = 0.0,
+    soak: Annotated[
+        float, typer.Option(metavar="SECONDS", help="The canary must stay ready that long.")
+    ] = 0.0,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Go on with a rolling change: a host that has it was the canary."
+        ),
+    ] = False,
+    drain_cmd: Annotated[
+        str, typer.Option(metavar="COMMAND", help="Run here before each restart (HOST, PORT …).")
+    ] = "",
+    undrain_cmd: Annotated[
+        str, typer.Option(metavar="COMMAND", help="Run here after it, however it ended (STATE).")
+    ] = "",
+    rollback_on_failure: Annotated[
+        bool,
+        typer.Option(
+            "--rollback-on-failure", help="Take a host that failed back to what was ready."
+        ),
+    ] = False,
     lock_wait: Annotated[
         float, typer.Option(metavar="SECONDS", help="Wait for somebody else's lock.")
     ] = 0.0,
@@ -114,13 +145,24 @@ def deploy(
 
     Exit 0: every host is ready, or unchanged and active. 1: not ready. 4: unreachable. 5: locked.
     6: the host failed. 7: refused. 130: interrupted.
+
+    With --batch the hosts go one batch after the other: the next healthy server is not stopped before
+    the previous one is ready, and a failure stops the rest (docs/howto/rolling.md).
     """
     from fleetctl.apply.crew import crew
     from fleetctl.config.site import load_site
+    from fleetctl.fleet import rollout
 
     site = load_site()
     targets = site.select(hosts)
     changed = site.profile(profile, set_ or (), unset or ())
+    rolls = batch is not None or rollback_on_failure
+    if any((max_fail, pause, soak, resume, drain_cmd, undrain_cmd)) and batch is None:
+        raise UsageError("no-batch", "that is for a rolling deploy", hint="give --batch 1")
+    if rolls and no_wait:
+        raise UsageError("no-wait", "a rolling deploy goes by what became ready")
+    size = rollout.batch_size(batch, len(targets)) if batch else len(targets)
+    limits = rollout.Limits(size, max_fail, pause, soak, canary=batch is not None)
     with crew() as hands:
         hands.reach(targets)  # a login takes as long as loading what follows
         from fleetctl.apply import outcome, together
@@ -156,11 +198,31 @@ def deploy(
             patches=patches,
         )
 
+        view = View(as_json=as_json, diff=diff)
+        typed = (lambda _: False) if as_json else show.type_name
+        if rolls and not dry_run:
+            from fleetctl.fleet import rolling
+
+            road = rolling.Road(
+                limits,
+                rolling.Hooks(drain_cmd, undrain_cmd),
+                resume,
+                rollback_on_failure,
+                site.root,
+            )
+
+            def sure(names: Sequence[str]) -> bool:
+                text = f"{wanted.name} on {len(names)} hosts, {limits.batch} at once"
+                return show.confirm(f"Roll {text}: {', '.join(names)}?", yes=yes, as_json=as_json)
+
+            roller = rolling.Roller(targets, wish, road, view.tell, view.done, sure, typed, hands)
+            outcomes, report = roller.run()
+            view.tell(report)
+            return int(rolling.exit_code(outcomes, report))
+
         def confirm(ways: Sequence[Deployment]) -> bool:
             names = ", ".join(str(way.target) for way in ways)
             return show.confirm(f"Restart what serves on {names}?", yes=yes, as_json=as_json)
 
-        view = View(as_json=as_json, diff=diff)
-        typed = (lambda _: False) if as_json else show.type_name
         ends = together.deploy(targets, wish, view.tell, confirm, view.done, typed, hands)
         return int(outcome.exit_code(ends) if ends else Exit.OK)

@@ -41,6 +41,8 @@ def progress_text(event: Mapping[str, Any]) -> str:
 
 def event_line(event: Mapping[str, Any]) -> str:
     """Return one line for an event of a deploy, or "" where there is nothing to say."""
+    if event["event"] in ("rolling", "rollout", "rolled-back"):
+        return rolling_line(event)
     where = f"{event['host']}/{event['service']}"
     match event["event"]:
         case "phase":
@@ -65,6 +67,51 @@ def event_line(event: Mapping[str, Any]) -> str:
         case "warning":
             return f"{where}: warning: {event['message']}"
     return ""
+
+
+def rolling_line(event: Mapping[str, Any]) -> str:
+    """Return what a rolling deploy says between its hosts, and the report at its end."""
+    if event["event"] == "rolled-back":
+        where = f"{event['host']}/{event['service']}"
+        if event["state"] == "not-possible":
+            return f"{where}: not rolled back: {event['message']}"
+        return f"{where}: rolled back to revision {event['to']}: {event['state']}"
+    if event["event"] == "rollout":
+        return "\n".join(_rollout_lines(event))
+    match event["do"]:
+        case "batch":
+            what = "canary" if event["canary"] else "next"
+            return f"rolling: {what}: {', '.join(event['hosts'])}"
+        case "soak":
+            return f"rolling: {event['host']} must stay ready for {span(event['seconds'])}"
+        case "pause":
+            return f"rolling: pause of {span(event['seconds'])}"
+        case "drain":
+            return f"{event['host']}/{event['service']}: drained"
+        case "undrain":
+            return f"{event['host']}/{event['service']}: undrained"
+    return ""
+
+
+def _rollout_lines(event: Mapping[str, Any]) -> list[str]:
+    head = {"done": "DONE", "stopped": "STOPPED", "interrupted": "INTERRUPTED"}[event["state"]]
+    why = f": {event['why']}" if event["why"] and event["state"] == "stopped" else ""
+    lines = [f"rolling: {head}{why} after {span(event['seconds'])}"]
+    for name, text in (
+        ("ready", "changed and ready"),
+        ("unchanged", "had it already"),
+        ("failed", "failed"),
+        ("untouched", "not touched"),
+    ):
+        if event[name]:
+            lines.append(f"  {text:<18} {', '.join(event[name])}")
+    for where, number in event["rolled_back"].items():
+        lines.append(f"  {'back at revision':<18} {number} on {where}")
+    if event["untouched"]:
+        lines.append(
+            "  the same command with --resume goes on; what is ready already is left alone"
+        )
+    return lines
 
 
 def _step_line(where: str, event: Mapping[str, Any]) -> str:
