@@ -325,6 +325,8 @@ def _status_lines(patches: list[dict[str, Any]]) -> list[str]:
             lines.append(f"  {one['why_state']}")
         if one["result"]:
             lines.append(f"  {one['markers']} lines: {one['result']}")
+        elif one["state"] == "active" and one["silent_means"]:
+            lines.append(f"  silent so far; should it fail so: {one['silent_means']}")
     return lines
 
 

@@ -151,10 +151,14 @@ def describe(
     why: str,
     said: list[patch_marker.Marker],
     invocation: str,
+    ended: bool = False,
 ) -> dict[str, Any]:
-    """Return the object of ``patch status`` for one patch."""
+    """Return the object of ``patch status`` for one patch.
+
+    Silence is an answer only of an invocation that has ``ended``.
+    """
     own = [m for m in said if m.event != "loaded"]
-    silent = verdict == "active" and not own and bool(record["files"])
+    silent = ended and verdict == "active" and not own and bool(record["files"])
     return {
         "name": record["name"], "digest": record["digest"], "rung": record["rung"],
         "state": verdict, "why_state": why, "summary": record.get("summary", ""),
@@ -169,7 +173,7 @@ def describe(
             for p in record["files"]
         ],
         "markers": len(own), "last_markers": [redacted(m.fields) for m in own[-KEPT_MARKERS:]],
-        "result": _result(record, silent, own),
+        "result": _result(record, silent, own), "silent_means": record.get("silent", ""),
     }  # fmt: skip
 
 
@@ -206,7 +210,7 @@ def for_bundle(service: str, invocation: str) -> dict[str, Any] | None:
                      if m.event == "loaded")  # fmt: skip
         verdict = "active" if loaded or not record["files"] else "applied-not-active"
         why = "its beacon was printed" if loaded else "no beacon in this invocation"
-        rows.append(describe(state, record, verdict, why, mine, invocation))
+        rows.append(describe(state, record, verdict, why, mine, invocation, ended=True))
     maps = {
         p: {"original": e["pristine"], "line_maps": e["line_maps"]}
         for p, e in state["files"].items()

@@ -85,7 +85,8 @@ def test_the_loop_by_overlay_and_by_edit(loop: Loop, capsys: pytest.CaptureFixtu
         (status,) = loop.fleetctl("patch", "status", host)
         (patch,) = status["patches"]
         assert (patch["state"], patch["markers"]) == ("active", 0)
-        assert patch["result"] == "the None is not in this function"
+        assert patch["result"] is None, "it serves: silence says nothing yet"
+        assert patch["silent_means"] == "the None is not in this function"
 
         log = loop.crash()
         assert "AttributeError: 'NoneType' object has no attribute 'dtype'" in log

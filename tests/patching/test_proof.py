@@ -100,3 +100,24 @@ def test_traceback_lines_are_those_of_the_original_where_a_patch_was_active() ->
     assert patch_lines.original(None, "/x.py", 20) == (20, False)
     bundle["patches"][0]["state"] = "applied-not-active"  # type: ignore[index]
     assert patch_lines.original(bundle, "/x.py", 20) == (20, False)
+
+
+@pytest.mark.parametrize(("ended", "result"), [(True, "it is elsewhere"), (False, None)])
+def test_silence_is_an_answer_only_when_the_launch_has_ended(
+    ended: bool, result: str | None
+) -> None:
+    record = RECORD | {
+        "name": "p", "rung": "overlay", "expires_at": 0.0, "by": "ann", "why": "", "version": "0.5",
+        "parameters": {}, "silent": "it is elsewhere",
+    }  # fmt: skip
+    file = {"pristine": "a", "current": "b", "works": [{"name": "p"}]}
+    state = {"files": {"/x.py": file}}
+    found = patch_proof.describe(state, record, "active", "", [beacon(2)], "i", ended=ended)
+    assert (found["result"], found["markers"], found["silent_means"]) == (
+        result,
+        0,
+        "it is elsewhere",
+    )
+    loud = Marker("p", {"event": "none", "message": "pair 5 of 6"}, 1)
+    found = patch_proof.describe(state, record, "active", "", [beacon(2), loud], "i", ended=ended)
+    assert (found["result"], found["markers"]) == ("pair 5 of 6", 1)
