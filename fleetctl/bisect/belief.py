@@ -165,12 +165,10 @@ def believe(
             mask |= 1 << atom
             prior *= weights[atom]
         silent = sum(n for p, n in counted.items() if not mask & ~p)
-        seen = inside
-        for other in outside:
-            if mask & ~other:
-                prior *= SECOND_CAUSE
-            else:
-                seen += 1
+        explained = sum(1 for other in outside if not mask & ~other)
+        if explained < len(outside):
+            prior *= SECOND_CAUSE  # once: a second cause may explain all the others
+        seen = inside + explained
         likelihood, crash, noise = evidence_of(seen, silent)
         if prior * likelihood > 0.0:
             out.sets.append(atoms)

@@ -139,8 +139,20 @@ class _Step:
         if max(odds.values()) <= DOUBT:
             return self._settled(Cause(bad, probability=chance))
         order = sorted(odds, key=lambda a: -odds[a])
-        trials = [Trial(bad & ~(1 << a), Purpose.SEARCH) for a in order if odds[a] > DOUBT / 8]
+        trials = [Trial(self._less(bad, a), Purpose.SEARCH) for a in order if odds[a] > DOUBT / 8]
         return trials[: self.hosts]
+
+    def _less(self, mask: int, atom: int) -> int:
+        """Return a set that shows whether the crash needs an atom: one that nothing hides.
+
+        That is the cause without it, else the bad end without it, else what passed without it before.
+        """
+        less = mask & ~(1 << atom)
+        before = sorted((p for p in self.seen.passes if not less & ~p), key=int.bit_count)
+        for on in (less, self.problem.full & ~(1 << atom), *before):
+            if on and on not in self.seen.masked:
+                return on
+        return less
 
     def _minimal(self, mask: int) -> bool:
         """Return whether the set was seen to pass without each of its atoms."""
@@ -264,7 +276,8 @@ class _Step:
             if flaky and len(self.found) == 1 and leg not in self.seen.masked:
                 out.append(Trial(leg, Purpose.CONFIRM))
             elif cause.flags & ~(1 << worst):
-                out.append(Trial(cause.flags & ~(1 << worst), Purpose.SEARCH))
+                on = self._less(cause.flags | cause.undetermined, worst)
+                out.append(Trial(on, Purpose.SEARCH))
         flags = sum_of(c.flags for c in self.found)
         shown = sum(1 for p in self.seen.passes if not self.problem.full & ~flags & ~p)
         if not out and shown and shown < self._silences():

@@ -1,0 +1,304 @@
+"""Bisects on real hosts: the founding story, interruptions of every kind, refusals that change nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleetctl.lab import scenarios
+from fleetctl.lab.box import Box
+
+FAST = 80.0
+EIGHT = """\
+name: eight
+extends: tp8
+flags:
+  ep-size: 8
+  enable-nccl-nvls: true
+  max-running-requests: 256
+  enable-flashinfer-allreduce-fusion: true
+  decode-log-interval: 20
+  schedule-conservativeness: 0.9
+  watchdog-timeout: 600
+  allow-auto-truncate: true
+"""
+NVLS = """\
+name: nvls
+extends: few
+flags: {enable-nccl-nvls: true, watchdog-timeout: 600}
+"""
+FEW = """\
+name: few
+extends: tp8
+flags: {ep-size: 8, max-running-requests: 256}
+"""
+SAME_AGAIN = "name: again\nextends: tp8\nflags: {mem-fraction-static: 0.850}\n"
+HARMLESS = "name: harmless\nextends: tp8\nflags: {watchdog-timeout: 600}\n"
+
+
+class Bench:
+    """The command line against one host, with a state folder of its own."""
+
+    def __init__(self, box: Box, folder: Path) -> None:
+        self.box = box
+        self.home = folder / "home"
+        self.env = os.environ | {
+            "FLEETCTL_HOME": str(self.home),
+            "FLEETCTL_SITE": str(box.lab.site),
+        }
+        self.files: list[Path] = []
+        for text in (EIGHT, FEW, NVLS, SAME_AGAIN, HARMLESS):
+            name = text.split("\n")[0].removeprefix("name: ")
+            self.files.append(box.lab.site / "profiles" / f"{name}.yaml")
+            self.files[-1].write_text(text)
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "fleetctl", *words], env=self.env, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def run(self, *words: str, timeout: float = 400) -> tuple[int, list[dict[str, Any]], str]:
+        process = self.start(*words)
+        out, err = process.communicate(timeout=timeout)
+        lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+        return process.returncode, lines, err
+
+    def bisect(self, good: str, bad: str, *more: str) -> tuple[int, list[dict[str, Any]], str]:
+        return self.run(
+            "bisect-flags", self.box.name, "--good", good, "--bad", bad, "--yes", "--json", *more
+        )
+
+    def ready(self, profile: str) -> None:
+        code, _, err = self.run("deploy", self.box.name, "-p", profile, "--yes", "--json")
+        assert code == 0, err
+
+    def console(self, command: str) -> str:
+        return self.box.console(command)
+
+    def untouched(self) -> bool:
+        """No unit, no folder and no lock of trials is there."""
+        seen = self.console(
+            "ls -d /etc/systemd/system/*-trial* /etc/fleetctl/*-trial /run/fleetctl/lock.d/* 2>/dev/null;"
+            " systemctl list-units --all --plain --no-legend '*-trial*'"
+        )
+        return seen.strip() == ""
+
+
+@pytest.fixture
+def bench(replay_host: Box, tmp_path: Path) -> Iterator[Bench]:
+    replay_host.scenario("founding", FAST)
+    found = Bench(replay_host, tmp_path)
+    yield found
+    for path in found.files:
+        path.unlink(missing_ok=True)
+
+
+def wait_for_trial(process: subprocess.Popen[str], number: int) -> str:
+    """Read events until a trial of that number is on its way; return the bisect's id."""
+    assert process.stdout is not None
+    bisect = ""
+    for line in process.stdout:
+        event = json.loads(line)
+        bisect = event.get("id", bisect)
+        if event["event"] == "trial-start" and event["number"] >= number:
+            return bisect
+    raise AssertionError(process.communicate()[1])
+
+
+def verdict(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    assert lines[-1]["event"] == "verdict"
+    return lines[-1]
+
+
+def test_the_founding_story_names_two_flags_and_leaves_the_masked_one_open(bench: Bench) -> None:
+    code, lines, err = bench.bisect("tp8", "eight")
+    said = verdict(lines)
+    assert (code, said["status"]) == (0, "found"), err
+    (cause,) = said["causes"]
+    assert sorted(cause["flags"]) == ["enable-nccl-nvls", "ep-size"]
+    assert cause["undetermined"] == ["max-running-requests"]
+    assert "none-into-grouped-copy" in cause["masked_by"]
+    assert cause["confirmed"]
+    assert "CUBLAS_STATUS_EXECUTION_FAILED" in cause["signature"]
+    assert said["innocent"] == [
+        "allow-auto-truncate", "decode-log-interval", "enable-flashinfer-allreduce-fusion",
+        "schedule-conservativeness", "watchdog-timeout",
+    ]  # fmt: skip
+    assert [o["earlier"] for o in said["others"]] == [True]
+    assert said["trials"] <= 22
+    assert bench.untouched()
+    page = Path(said["report"]).read_text()
+    assert "max-running-requests" in page
+    assert "<script" not in page
+
+
+def test_once_the_masking_failure_is_gone_a_second_run_settles_the_open_flag(
+    bench: Bench, tmp_path: Path
+) -> None:
+    text = scenarios.shipped()["founding"].read_text()
+    kept = [
+        part for part in text.split("[[outcome]]") if '"max-running-requests" = 128' not in part
+    ]
+    (tmp_path / "settled.toml").write_text("[[outcome]]".join(kept))
+    bench.box.scenario(str(tmp_path / "settled.toml"), FAST)
+    code, lines, err = bench.bisect("tp8", "eight")
+    (cause,) = verdict(lines)["causes"]
+    assert code == 0, err
+    assert sorted(cause["flags"]) == ["enable-nccl-nvls", "ep-size", "max-running-requests"]
+    assert cause["undetermined"] == []
+    assert cause["confirmed"]
+
+
+def test_a_client_that_was_killed_in_mid_trial_is_resumed_where_it_was(bench: Bench) -> None:
+    process = bench.start(
+        "bisect-flags", bench.box.name, "--good", "few", "--bad", "nvls", "--yes", "--json"
+    )
+    bisect = wait_for_trial(process, 3)
+    time.sleep(1.0)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    known = json.loads((bench.home / "bisect" / f"{bisect}.json").read_text())["trials"]
+    assert len(known) == 2
+    code, lines, err = bench.run("bisect-flags", "--resume", bisect, "--yes", "--json")
+    said = verdict(lines)
+    assert code == 0, err
+    assert [c["flags"] for c in said["causes"]] == [["enable-nccl-nvls"]]
+    assert bench.untouched()
+    code, shown, _ = bench.run("bisect", "show", bisect, "--json")
+    assert [t["number"] for t in shown[0]["trials"]] == list(range(1, len(shown[0]["trials"]) + 1))
+    assert shown[0]["trials"][:2] == known
+
+
+def test_a_host_that_reboots_in_mid_trial_spoils_that_trial_only(bench: Bench) -> None:
+    process = bench.start(
+        "bisect-flags", bench.box.name, "--good", "few", "--bad", "nvls", "--yes", "--json"
+    )
+    wait_for_trial(process, 2)
+    time.sleep(0.5)
+    bench.box.fault("kill")
+    bench.box.heal()
+    out, err = process.communicate(timeout=300)
+    lines = [json.loads(line) for line in out.splitlines()]
+    trials = [e for e in lines if e["event"] == "trial"]
+    assert [t["outcome"] for t in trials].count("infra") == 1, err
+    assert verdict(lines)["outcomes"]["infra"] == 1
+    assert [c["flags"] for c in verdict(lines)["causes"]] == [["enable-nccl-nvls"]]
+    assert process.returncode == 0
+
+
+def test_ctrl_c_leaves_the_host_clean_and_brings_back_what_was_taken_down(bench: Bench) -> None:
+    bench.ready("tp8")
+    before = bench.console(
+        "systemctl show sglang-main -p FragmentPath --value; cat /etc/fleetctl/main/environment"
+    )
+    code, _, err = bench.bisect("few", "nvls")
+    assert code == 7
+    assert "serving" in err
+    assert "--take-down main" in err
+    process = bench.start(
+        "bisect-flags", bench.box.name, "--good", "few", "--bad", "nvls", "--take-down", "main",
+        "--yes", "--json",
+    )  # fmt: skip
+    bisect = wait_for_trial(process, 1)
+    assert bench.console("systemctl is-active sglang-main; true").strip() != "active"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 130
+    assert "--resume" in err
+    assert '"event":"brought-back"' in out
+    assert bench.console("systemctl is-active sglang-main").strip() == "active"
+    after = bench.console(
+        "systemctl show sglang-main -p FragmentPath --value; cat /etc/fleetctl/main/environment"
+    )
+    assert after == before
+    assert bench.untouched()
+    code, shown, _ = bench.run("bisect", "show", bisect, "--json")
+    assert shown[0]["status"] == "stopped"
+    assert shown[0]["taken_down"] == []
+
+
+def test_a_bisect_in_the_background_is_attached_to_and_corrected_afterwards(bench: Bench) -> None:
+    code, lines, err = bench.bisect("few", "nvls", "--detach")
+    assert code == 0, err
+    bisect = lines[-1]["id"]
+    code, lines, err = bench.run("bisect", "attach", bisect, "--json")
+    assert code == 0, err
+    assert [c["flags"] for c in verdict(lines)["causes"]] == [["enable-nccl-nvls"]]
+    code, marked, _ = bench.run("bisect", "mark", bisect, "1", "good", "--json")
+    assert (marked[0]["outcome"], marked[0]["was"]) == ("pass", "same")
+    code, undone, _ = bench.run("bisect", "undo", bisect, "--json")
+    assert undone[0]["event"] == "undone"
+    code, rows, _ = bench.run("bisect", "list", "--json")
+    assert [(r["id"], r["status"]) for r in rows] == [(bisect, "stopped")]
+
+
+def refused(bench: Bench, *words: str) -> tuple[int, str]:
+    code, lines, err = bench.run(*words)
+    assert not [e for e in lines if e["event"] == "trial-start"]
+    assert bench.untouched()
+    return code, json.loads(err.splitlines()[-1])["error"]
+
+
+def test_bad_input_is_refused_before_anything_is_launched(bench: Bench) -> None:
+    host = bench.box.name
+    words = ("bisect-flags", host, "--yes", "--json")
+    assert refused(bench, *words, "--good", "tp8", "--bad", "again") == (2, "equal-profiles")
+    assert refused(bench, *words, "--good", "tp8", "--bad", "nothing") == (2, "unknown-profile")
+    assert refused(bench, *words, "--good", "tp8") == (2, "no-bad")
+    assert refused(bench, *words, "--good-last-ready", "--bad", "eight") == (2, "never-ready")
+    few = ("--good", "tp8", "--bad", "eight", "--max-trials", "5")
+    assert refused(bench, *words, *few) == (2, "budget-too-small")
+    assert refused(bench, *words, "--resume", "b0") == (2, "unknown-bisect")
+
+
+def test_ends_that_do_not_fit_the_question_get_their_own_answer(bench: Bench) -> None:
+    code, lines, _ = bench.bisect("tp8", "harmless", "--bad-runs", "1")
+    assert (code, verdict(lines)["status"]) == (1, "does-not-reproduce")
+    code, lines, _ = bench.bisect("nvls", "eight")
+    assert (code, verdict(lines)["status"]) == (1, "not-flags")
+    assert bench.untouched()
+
+
+def test_launches_that_were_there_before_are_not_made_again(bench: Bench) -> None:
+    bench.ready("few")
+    code, _, _ = bench.run("deploy", bench.box.name, "-p", "nvls", "--yes", "--json")
+    assert code == 1
+    code, lines, err = bench.run(
+        "bisect-flags", bench.box.name, "--good-last-ready", "--bad", "nvls", "--yes", "--json"
+    )
+    assert code == 0, err
+    plan = lines[0]
+    assert [(p["on"], p["outcome"]) for p in plan["paid"]] == [
+        ([], "pass"), (["enable-nccl-nvls", "watchdog-timeout"], "same"),
+    ]  # fmt: skip
+    assert not [e for e in lines if e["event"] == "trial" and e["purpose"] == "calibrate"]
+    assert [c["flags"] for c in verdict(lines)["causes"]] == [["enable-nccl-nvls"]]
+
+
+def test_a_state_of_another_host_or_version_is_not_gone_on_with(
+    bench: Bench, private_host: Callable[[str], Box]
+) -> None:
+    process = bench.start(
+        "bisect-flags", bench.box.name, "--good", "few", "--bad", "nvls", "--yes", "--json"
+    )
+    bisect = wait_for_trial(process, 2)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=100)
+    other = private_host("replay:0.5.15")
+    words = ("bisect-flags", other.name, "--resume", bisect, "--yes", "--json")
+    assert refused(bench, *words) == (7, "other-host")
+    path = bench.home / "bisect" / f"{bisect}.json"
+    state = json.loads(path.read_text())
+    path.write_text(json.dumps(state | {"sglang": "0.5.10", "version": 10**6}))
+    words = ("bisect-flags", bench.box.name, "--resume", bisect, "--yes", "--json")
+    assert refused(bench, *words) == (7, "other-version")
