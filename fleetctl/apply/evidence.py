@@ -192,6 +192,25 @@ def record(
             store.close()
 
 
+def last_incidents() -> dict[str, dict[str, Any]]:
+    """Return the newest incident of each ``host/service`` in the operator's log: id, label, observed_at."""
+    if not (places.home() / "incidents.db").exists():
+        return {}
+    from fleetctl.incidents.store import open_store
+
+    with _store_lock:
+        store = open_store()
+        try:
+            found = store.occurrences()
+        finally:
+            store.close()
+    newest = {f"{o.host}/{o.service}": o for o in sorted(found, key=lambda o: o.observed_at)}
+    return {
+        name: {"id": o.id, "label": o.triage.get("label"), "observed_at": o.observed_at}
+        for name, o in newest.items()
+    }
+
+
 def record_launch(launch: LaunchRecord) -> None:
     """Put a launch into the operator's log."""
     from fleetctl.incidents.store import open_store

@@ -47,6 +47,7 @@ COMMANDS: dict[str, Entry] = {
     "stop": Entry("stop", "Stop services on purpose."),
     "wait": Entry("wait", "Watch services that are starting."),
     "status": Entry("status", "What runs where, and how it is."),
+    "diff": Entry("diff", "What a deploy would change, and what was edited by hand."),
     "history": Entry("history", "The last revisions of a service, as its host keeps them."),
     "rollback": Entry("rollback", "Bring an earlier revision back as a new launch."),
     "lock": Entry("lock", "Locks of services: who holds them, and breaking one."),

@@ -201,11 +201,11 @@ def deploy(
         view = View(as_json=as_json, diff=diff)
         typed = (lambda _: False) if as_json else show.type_name
         if rolls and not dry_run:
-            from fleetctl.fleet import rolling
+            from fleetctl.fleet import hooks, rolling
 
             road = rolling.Road(
                 limits,
-                rolling.Hooks(drain_cmd, undrain_cmd),
+                hooks.Hooks(drain_cmd, undrain_cmd),
                 resume,
                 rollback_on_failure,
                 site.root,

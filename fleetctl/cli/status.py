@@ -26,9 +26,10 @@ def status(
     ] = 0.0,
 ) -> int:
     """Show what each service runs and whether it serves. Exit 0: all are ready."""
-    from fleetctl.apply import standing, together
+    from fleetctl.apply import evidence, standing, together
     from fleetctl.clock import SystemClock
     from fleetctl.config.site import load_site
+    from fleetctl.fleet.fold import ranges
     from fleetctl.report import status as report
 
     targets = load_site().select(hosts)
@@ -43,10 +44,13 @@ def status(
         sessions = {str(t): hosts_.session(t) for t in targets}
         while True:
             lines = hosts_.each(one, targets)
+            known = evidence.last_incidents()
+            for line in lines:
+                line["incident"] = known.get(f"{line['host']}/{line['service']}")
             for line in lines if as_json else ():
                 show.json_line(line)
             if not as_json:
-                show.out("\n".join(report.table(lines)))
+                show.out("\n".join(report.table(lines, ranges)))
             if not watch or hosts_.stop.is_set():
                 break
             SystemClock().sleep(watch)

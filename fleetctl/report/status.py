@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fleetctl.model.plan import span
 
-HEAD = ("SERVICE", "STATE", "PROFILE", "SGLANG", "SINCE", "REMARKS")
+HEAD = ("SERVICE", "STATE", "PROFILE", "REV", "SGLANG", "SINCE", "REMARKS")
 
 
-def table(lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return aligned rows, the head first."""
-    rows = [HEAD, *(row(line) for line in lines)]
+def table(
+    lines: Sequence[Mapping[str, Any]], names: Callable[[list[str]], str] = ",".join
+) -> list[str]:
+    """Return aligned rows, the head first; services of which all is equal share one."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, *cells in map(row, lines):
+        groups.setdefault(tuple(cells), []).append(name)
+    rows = [HEAD, *((names(found), *cells) for cells, found in groups.items())]
     widths = [max(len(r[n]) for r in rows) for n in range(len(HEAD))]
     return ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
 
@@ -26,6 +31,7 @@ def row(line: Mapping[str, Any]) -> tuple[str, ...]:
         f"{line['host']}/{line['service']}",
         str(line["state"]),
         str(launch.get("profile") or "-"),
+        str(line.get("revision") or "-"),
         str(launch.get("sglang") or "-"),
         span(seconds) if seconds is not None else "-",
         "; ".join(remarks(line)),
@@ -55,6 +61,12 @@ def remarks(line: Mapping[str, Any]) -> list[str]:
         late = {n["name"] for n in line.get("patch_notes") or () if n.get("expired")}
         names = [f"{n} EXPIRED" if n in late else n for n in sorted(line["patches"])]
         found.append(f"patched: {', '.join(names)}")
+    if line.get("drift"):
+        names = [f"{d['path'].rpartition('/')[2]} {d['state']}" for d in line["drift"]]
+        found.append(f"edited by hand: {', '.join(names)}")
+    incident = line.get("incident")
+    if incident and line["state"] != "ready":
+        found.append(f"last incident {incident['id']}: {incident['label']}")
     if line["state"] in ("failed", "looping") and line.get("bundles"):
         found.append("evidence kept: fleetctl collect")
     return found

@@ -129,10 +129,11 @@ def test_ctrl_c_says_what_is_done_and_resume_goes_on(ops: Operator, boxes: list[
 
 def test_a_canary_that_dies_in_its_soak_stops_it(ops: Operator, boxes: list[Box]) -> None:
     words = roll(ops, "tp8", "--soak", "60")
-    kill = "systemctl kill -s KILL sglang-main.service"
-    done = ops.until(
-        words, lambda e: e.get("do") == "soak", lambda _: boxes[0].console(kill) and None
-    )
+
+    def die(_: object) -> None:
+        boxes[0].console("systemctl kill -s KILL sglang-main.service")
+
+    done = ops.until(words, lambda e: e.get("do") == "soak", die)
     (report,) = done.named("rollout")
     assert done.rc == 1
     assert "did not stay ready" in report["why"]

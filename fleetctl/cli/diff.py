@@ -1,0 +1,72 @@
+"""``fleetctl diff``: what a deploy would change, and what was edited by hand since the last one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from fleetctl.cli import app as root
+from fleetctl.cli import complete, show
+from fleetctl.cli.app import new_app
+from fleetctl.errors import Exit, FleetError
+from fleetctl.model.fleet import Target
+
+app = new_app()
+
+
+@app.command()
+def diff(
+    hosts: Annotated[
+        list[str],
+        typer.Argument(metavar="HOST…", show_default=False, autocompletion=complete.hosts),
+    ],
+    profile: Annotated[
+        str,
+        typer.Option(
+            "--profile",
+            "-p",
+            help="Compare with this profile (default: with the host's newest revision).",
+            autocompletion=complete.profiles,
+        ),
+    ] = "",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="FLAG=VALUE", help="Change a flag.")
+    ] = None,
+    unset: Annotated[
+        list[str] | None, typer.Option("--unset", metavar="FLAG", help="Leave a flag out.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON line for each.")] = False,
+) -> int:
+    """Show what differs. Exit 0: nothing does; 1: something does. Secrets are never shown."""
+    from fleetctl.apply import together
+    from fleetctl.apply.wish import Wish
+    from fleetctl.config.site import load_site
+    from fleetctl.fleet import drift
+    from fleetctl.model.fleet import Profile
+
+    site = load_site()
+    targets = site.select(hosts)
+    wanted = site.profile(profile, set_ or (), unset or ()) if profile else Profile("", "")
+    wish = Wish(wanted, site.templates(), dry_run=True)
+
+    def one(target: Target) -> dict[str, Any] | FleetError:
+        try:
+            session = hosts_.session(target)
+            return drift.compare(session, target, wish, site.root, profile=bool(profile))
+        except FleetError as error:
+            return error
+
+    codes = set()
+    with together.crew() as hosts_:
+        for answer in hosts_.each(one, targets):
+            if isinstance(answer, FleetError):
+                codes.add(int(answer.exit_code))
+                root.report(answer, as_json=as_json)
+                continue
+            codes.add(int(Exit.OK if answer["same"] else Exit.NEGATIVE))
+            if as_json:
+                show.json_line(answer)
+            else:
+                show.out("\n".join(drift.lines_of(answer)))
+    return codes.pop() if len(codes) == 1 else int(Exit.NEGATIVE)
