@@ -7,6 +7,7 @@ import textwrap
 from fleetctl.cli.show import safe_line
 from fleetctl.model.triage import Root, State, Triage, Verdict
 from fleetctl.triage.engine import Explained
+from fleetctl.triage.patched import findings
 
 _SENTENCES = {
     State.CRASHED: "The server crashed",
@@ -36,7 +37,8 @@ def render(path: str, found: Explained, *, parts: bool = False) -> str:
     if found.answer.why:
         lines.append(f"  {safe_line(found.answer.why)[:300]}")
     if triage.root is not None:
-        lines += _root(triage.root, triage)
+        lines += _root(triage.root, triage, "root" if found.answer.root is not None else "seen")
+    lines += [f"  patch    {safe_line(x)[:300]}" for x in findings(triage.captured)]
     lines += _passed_over(found)
     lines += _cascades(triage)
     lines += _advice(triage)
@@ -47,14 +49,14 @@ def render(path: str, found: Explained, *, parts: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _root(root: Root, triage: Triage) -> list[str]:
+def _root(root: Root, triage: Triage, name: str) -> list[str]:
     where = f"line {root.line}" + (f", {_ranks(root.ranks)}" if root.ranks else "")
     extra = ", ".join(
         x
         for x in (root.worker and f"{root.worker} worker", root.step and f"graph {root.step}")
         if x
     )
-    lines = [f"  root     {where}{', ' + extra if extra else ''}   [{root.rule}]"]
+    lines = [f"  {name}     {where}{', ' + extra if extra else ''}   [{root.rule}]"]
     text = [t for t in root.message.split("\n") if t.strip()][:6]
     lines += [f"           {safe_line(t)[:300]}" for t in text]
     shown = [f for f in root.frames if f.in_app][-_SHOWN_FRAMES:] or list(
@@ -79,7 +81,7 @@ def _ranks(ranks: tuple[str, ...]) -> str:
 
 def _passed_over(found: Explained) -> list[str]:
     """Say why louder lines are not the root: wrappers and later errors."""
-    root = found.answer.root
+    root = found.answer.root or found.answer.seen
     seen: set[str] = set()
     lines: list[str] = []
     for candidate in found.answer.candidates:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fleetctl.model.plan import span
+from fleetctl.triage.patched import findings
 
 GIB = 1024**3
 MIB = 1024**2
@@ -196,11 +197,12 @@ def _details(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     failed = result["state"] in ("failed-start", "crash-loop", "hung", "timed-out")
     triage = result.get("triage") or {}
     if triage.get("root"):
-        rows += _root(triage["root"])
+        rows += _root(triage["root"], "root" if tells_of_failure(triage) else "seen")
     elif result.get("crash"):
         rows.append(("root", f"{crash_text(result['crash'])} (first look)"))
     elif failed and result.get("last_line"):
         rows.append(("last line", str(result["last_line"])))
+    rows += [("patch", text) for text in findings(triage.get("captured") or {})]
     if failed or result["state"] == "ready":
         rows += _changed(result, failed)
     for advice in (triage.get("advice") or ())[:3]:
@@ -212,12 +214,12 @@ def _details(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def _root(root: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _root(root: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
     kind = f"{root['exception_type']}: " if root.get("exception_type") else ""
     if str(root["message"]).startswith(kind):
         kind = ""
     ranks = f" ({', '.join(root['ranks'])})" if root.get("ranks") else ""
-    rows = [("root", f"{kind}{root['message']}{ranks}")]
+    rows = [(name, f"{kind}{root['message']}{ranks}")]
     frames = root.get("frames") or ()
     own = [f for f in frames if f.get("in_app")] or frames
     if own:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fleetctl.model.incident import Group, Occurrence
+from fleetctl.triage.patched import findings
 
 
 def row(occurrence: Occurrence, group: Group) -> dict[str, Any]:
@@ -93,7 +94,11 @@ def _cascade_lines(triage: dict[str, Any]) -> list[str]:
 
 def _captured_lines(triage: dict[str, Any]) -> list[str]:
     captured = triage.get("captured") or {}
-    return [f"  captured    {key} = {value}" for key, value in sorted(captured.items())]
+    return [f"  patch       {text}" for text in findings(captured)] + [
+        f"  captured    {key} = {value}"
+        for key, value in sorted(captured.items())
+        if key not in ("patch_markers", "patches")
+    ]
 
 
 def _advice_lines(triage: dict[str, Any]) -> list[str]:

@@ -13,10 +13,11 @@ from fleetctl.evidence.record import UNIT, Evidence, Record
 from fleetctl.model.triage import Advice, Cascade, Coverage, Root, Triage, Verdict
 from fleetctl.remote import patch_marker
 from fleetctl.triage import advice, fingerprint, foreign, story
+from fleetctl.triage.answer import Answer
 from fleetctl.triage.candidate import Candidate
-from fleetctl.triage.decide import Answer, decide
+from fleetctl.triage.decide import decide
 from fleetctl.triage.match import Match, Matcher
-from fleetctl.triage.patched import at_original_lines, told
+from fleetctl.triage.patched import at_original_lines, still_open, told
 from fleetctl.triage.rule import STRENGTHS, Rules
 from fleetctl.triage.units import EXCEPTION, HEAD, Unit, build
 
@@ -125,7 +126,8 @@ def _explained(
         identity = fingerprint.of(candidate, step)
     else:
         identity = fingerprint.without_root(answer.label, answer.phase.value)
-    root = _root(candidate, answer, worker, step, number) if candidate is not None else None
+    shown = candidate or answer.seen
+    root = _root(shown, answer, worker, step, number) if shown is not None else None
     root = at_original_lines(root, evidence.patches)
     triage = Triage(
         crash=answer.crash,
@@ -138,7 +140,7 @@ def _explained(
         signature=identity.signature,
         fingerprint=identity.fingerprint,
         entity=_entity(candidate),
-        advice=_advice(answer),
+        advice=still_open(_advice(answer), markers),
         captured=_captured(answer, markers) | told(evidence.patches),
         coverage=_coverage(evidence),
     )
@@ -179,6 +181,7 @@ def _root(
 def _ranks(root: Candidate, answer: Answer) -> tuple[str, ...]:
     """Return the ranks that show the root, else those on which it surfaced."""
     found = [rank for c in answer.candidates if _alike(c, root) for rank in c.unit.ranks]
+    found = found or list(root.unit.ranks)
     if not found:
         kin = {*root.rule.explains, *root.rule.beats}
         units = [u for u in answer.known.units if any(m.rule.id in kin for m in answer.known.of(u))]
@@ -197,7 +200,7 @@ def _alike(one: Candidate, root: Candidate) -> bool:
 
 def _cascades(answer: Answer, number: Callable[[int], int]) -> tuple[Cascade, ...]:
     groups: dict[tuple[str, str], list[Unit]] = {}
-    root = answer.root
+    root = answer.root or answer.seen
     for unit in answer.known.units:
         if root is not None and unit is root.unit:
             continue

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fleetctl.model.triage import Frame, Root
+from fleetctl.model.triage import Advice, Frame, Root
 from fleetctl.remote import patch_lines
+from fleetctl.remote.patch_marker import Marker
 
 
 def at_original_lines(root: Root | None, patches: Mapping[str, Any]) -> Root | None:
@@ -28,6 +29,23 @@ def told(patches: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(one, dict)
     ]
     return {"patches": rows} if rows else {}
+
+
+def findings(captured: Mapping[str, Any]) -> list[str]:
+    """Return a line for what each patch found, or for what its silence means; from ``captured``."""
+    last = {m["patch"]: m for m in captured.get("patch_markers") or () if m.get("message")}
+    lines = [f"{name}: {marker['message']}" for name, marker in last.items()]
+    return lines + [
+        f"{one['name']}: silent: {one['result']}"
+        for one in captured.get("patches") or ()
+        if one["name"] not in last and one.get("result")
+    ]
+
+
+def still_open(advice: Iterable[Advice], markers: Iterable[Marker]) -> tuple[Advice, ...]:
+    """Return the advice without a push of a patch that has spoken already."""
+    spoken = {f"patch push {m.patch}" for m in markers}
+    return tuple(a for a in advice if not any(s in (a.command or "") for s in spoken))
 
 
 def _original(frame: Frame, patches: Mapping[str, Any]) -> Frame:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from fleetctl.triage import triage_bundle
+from fleetctl.triage.patched import findings
 
 FILE = "/opt/v/lib/python3.11/site-packages/sglang/srt/model_executor/cuda_graph_runner.py"
 LOG = f"""\
@@ -43,5 +44,10 @@ def test_a_patched_file_is_shown_by_its_original_lines(tmp_path: Path) -> None:
     assert mapped.fingerprint == plain.fingerprint
     assert (mapped.root.worker, mapped.root.step) == ("draft", "replay")
     assert [p["name"] for p in mapped.captured["patches"]] == ["none-in-foreach-copy"]
+    pushed = "fleetctl patch push none-in-foreach-copy"
+    assert not any(pushed in (a.command or "") for a in mapped.advice), "it has spoken already"
+    assert findings(mapped.captured) == [
+        "none-in-foreach-copy: pair 5 of 6, src None, field num_token_non_padded"
+    ]
     (marker,) = mapped.captured["patch_markers"]
     assert marker["field"] == "num_token_non_padded"
