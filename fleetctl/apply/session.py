@@ -14,22 +14,18 @@ from fleetctl.transport import connect
 from fleetctl.transport.agent import Agent
 from fleetctl.transport.base import Connection
 
+# In the order in which a deploy asks for them: the agent loads them while nothing is asked yet.
+SOON = ("several", "facts", "doctor", "model_folder", "apply", "unit", "watch")
 MODULES = (
-    "apply",
+    *SOON,
     "collect",
-    "doctor",
-    "facts",
     "flags",
     "lock",
     "logs",
     "patching",
-    "model_folder",
     "records",
     "revisions",
-    "several",
     "status",
-    "unit",
-    "watch",
 )
 CONNECT_SECONDS = 10.0
 REATTACH_SECONDS = 900.0
@@ -107,7 +103,9 @@ class Session:
 
     def _start(self) -> None:
         self._connection = self._open(self.host, self._timeout)
-        self._agent = Agent(self._connection, self._modules)
+        self._agent = Agent(
+            self._connection, self._modules, tuple(m for m in SOON if m in self._modules)
+        )
 
     @property
     def agent(self) -> Agent:

@@ -39,7 +39,7 @@ class Shipped(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def get_source(self, name): return SOURCES.get(name)
 sys.meta_path.insert(0, Shipped())
 from fleetctl.remote import agent
-agent.main()
+agent.main(SOON)
 """
 
 
@@ -71,24 +71,29 @@ def needed_by(module: str) -> frozenset[str]:
 _BUILDING = threading.Lock()
 
 
-def payload(modules: tuple[str, ...]) -> bytes:
-    """Return what the bootstrap reads: the length line and the compressed sources."""
+def payload(modules: tuple[str, ...], soon: tuple[str, ...] = ()) -> bytes:
+    """Return what the bootstrap reads: the length line and the compressed sources.
+
+    The agent loads ``soon`` in this order while it waits for its first request.
+    """
     with _BUILDING:  # the threads of many hosts want the same one at the same moment
-        return _payload(modules)
+        return _payload(modules, soon)
 
 
 @functools.cache
-def _payload(modules: tuple[str, ...]) -> bytes:
+def _payload(modules: tuple[str, ...], soon: tuple[str, ...]) -> bytes:
     names = sorted(frozenset().union(*(needed_by(m) for m in ("agent", *modules))))
     sources = {f"fleetctl.remote.{name}": source_of(name) for name in names}
-    body = zlib.compress(f"SOURCES = {sources!r}\n{PRELUDE}".encode())
+    body = zlib.compress(f"SOURCES = {sources!r}\nSOON = {soon!r}\n{PRELUDE}".encode())
     return str(len(body)).encode() + b"\n" + body
 
 
 class Agent:
     """A running agent on one host. Use as a context manager; leaving it ends the agent."""
 
-    def __init__(self, connection: Connection, modules: Iterable[str] = ()) -> None:
+    def __init__(
+        self, connection: Connection, modules: Iterable[str] = (), soon: tuple[str, ...] = ()
+    ) -> None:
         self.connection = connection
         host = connection.host
         command = f"{shlex.quote(host.python)} -c {shlex.quote(BOOTSTRAP)}"
@@ -100,7 +105,11 @@ class Agent:
         self._heard = time.monotonic()
         self._sending = threading.Lock()
         self._closed = threading.Event()
-        self._push(payload(tuple(sorted(modules))))
+        try:
+            self._push(payload(tuple(sorted(modules)), soon))
+        except BaseException:
+            self._channel.close()
+            raise
         threading.Thread(target=self._beat, daemon=True).start()
 
     def __enter__(self) -> Self:
