@@ -40,6 +40,9 @@ _STAMPED = re.compile(
     r"(?P<when>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,9}(?:Z|[+-]\d\d:\d\d)) ?(?P<rest>.*)\Z",
     re.DOTALL,
 )
+_SHORT_TIME = re.compile(
+    r"(?P<when>\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{3,6})(?:\t| (?=\S))?(?P<rest>\D.*)\Z", re.DOTALL
+)
 _COMPOSE = re.compile(r"(?P<name>\[?[A-Za-z0-9][\w./-]{0,80}\]?) +\| ?(?P<rest>.*)\Z", re.DOTALL)
 _KUBECTL = re.compile(r"\[pod/(?P<name>[^\]\s]{1,200})\] ?(?P<rest>.*)\Z", re.DOTALL)
 _GH = re.compile(
@@ -267,7 +270,15 @@ _BRACKET = (
     _ranked(_MPI),
     _carrier(_COMPOSE),
 )
-_DIGIT = (_syslog, _carrier(_CRI), _carrier(_STAMPED), _wrapped_logger, _nccl, _carrier(_COMPOSE))
+_DIGIT = (
+    _syslog,
+    _carrier(_CRI),
+    _carrier(_STAMPED),
+    _carrier(_SHORT_TIME),
+    _wrapped_logger,
+    _nccl,
+    _carrier(_COMPOSE),
+)
 _LETTER = (
     _syslog,
     _carrier(_KIBANA),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -46,6 +47,17 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"
 
 
+# Labels of logs in which nothing failed: their root is the record on which the answer rests.
+CALM = frozenset(("healthy-startup", "benign-warning", "request-error", "graceful-shutdown"))
+
+
+def tells_of_failure(triage: Mapping[str, Any]) -> bool:
+    """Return whether the root of a triage (as JSON) is a failure, not merely what the answer rests on."""
+    return bool(triage.get("crash")) or (
+        triage.get("state") in ("hung", "degraded") and triage.get("label") not in CALM
+    )
+
+
 class Role(StrEnum):
     """What a record is to the failure. Only a root may be primary."""
 
@@ -70,7 +82,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """The exception or line where the failure began."""
+    """The exception or line where the failure began; without one, the record on which the answer rests."""
 
     line: int
     exception_type: str | None

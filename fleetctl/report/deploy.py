@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fleetctl.model.plan import span
+from fleetctl.model.triage import tells_of_failure
 from fleetctl.triage.patched import findings
 
 GIB = 1024**3

@@ -83,11 +83,11 @@ def board(units: Sequence[Unit], matches: Sequence[Match]) -> Board:
 
 def collect(known: Board, story: Story) -> list[Candidate]:
     """Return a candidate for each unit that a root rule matches, and for exceptions that none does."""
-    weights = _weights(known)
+    weight_of = weights(known)
     found: list[Candidate] = []
     counts: Counter[str] = Counter()
     for unit in known.units:
-        for candidate in _of_unit(unit, known, story, weights):
+        for candidate in _of_unit(unit, known, story, weight_of):
             counts[candidate.rule.id] += 1
             if counts[candidate.rule.id] <= _MOST_OF_A_RULE:
                 found.append(candidate)
@@ -95,21 +95,21 @@ def collect(known: Board, story: Story) -> list[Candidate]:
 
 
 @dataclass(slots=True)
-class _Weight:
+class Weight:
     """What a chain of exceptions did: end a process for sure, or spoil one request."""
 
     fatal: bool = False
     request: bool = False
 
 
-def _weights(known: Board) -> dict[int, _Weight]:
+def weights(known: Board) -> dict[int, Weight]:
     """Return the weight of each chain: from the lines that announce it, and from its outermost frames."""
-    weights: dict[int, _Weight] = {}
+    found: dict[int, Weight] = {}
     for unit in known.units:
         raised = unit.raised
         if raised is None:
             continue
-        weight = weights.setdefault(raised.chain, _Weight())
+        weight = found.setdefault(raised.chain, Weight())
         said = {m.rule.means for m in known.of(unit)}
         web = any(
             f.module.startswith(("starlette", "uvicorn", "fastapi"))
@@ -123,13 +123,13 @@ def _weights(known: Board) -> dict[int, _Weight]:
             or raised.kind in (CPP, FAULT, USAGE)
             or (not weight.request and _uncaught(raised))
         )
-    for weight in weights.values():
+    for weight in found.values():
         weight.request = weight.request and not weight.fatal
-    return weights
+    return found
 
 
 def _of_unit(
-    unit: Unit, known: Board, story: Story, weights: dict[int, _Weight]
+    unit: Unit, known: Board, story: Story, weight_of: dict[int, Weight]
 ) -> list[Candidate]:
     matches = known.of(unit)
     roots = [m for m in matches if m.rule.role == "root"]
@@ -139,15 +139,16 @@ def _of_unit(
     roots = [
         m for m in roots if not stoppers - set(m.rule.beats) and _needed(m.rule, unit, story, known)
     ]
-    # A rule that knows the message speaks before one that only knows its kind of exception.
+    # A rule that knows the message speaks before one that only knows its kind of exception, or its place.
     knowing = [m for m in roots if m.rule.strength != "default"]
+    knowing = [m for m in knowing if not m.rule.by_place] or knowing
     roots = knowing or ([] if wrapped else roots)
     unbeaten = [m for m in roots if not any(m.rule.id in o.rule.beats for o in roots)]
     roots = unbeaten or roots
     raised = unit.raised
-    weight = _Weight()
+    weight = Weight()
     if raised is not None and unit.kind == EXCEPTION:
-        weight = weights[raised.chain]
+        weight = weight_of[raised.chain]
     if (
         not roots
         and raised is not None

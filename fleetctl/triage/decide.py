@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
 from fleetctl.evidence.exceptions import Raised
 from fleetctl.evidence.record import Record
 from fleetctl.model.triage import Phase, State, Verdict
 from fleetctl.triage import phase as phases
-from fleetctl.triage.candidate import UNMATCHED, Board, Candidate, board, collect, strongest
+from fleetctl.triage.answer import Answer
+from fleetctl.triage.calm import without_root
+from fleetctl.triage.candidate import UNMATCHED, Candidate, board, collect, strongest
 from fleetctl.triage.match import Match
-from fleetctl.triage.story import Story, silent
-from fleetctl.triage.units import EXCEPTION, HEAD, LINE, Unit
+from fleetctl.triage.story import Story
+from fleetctl.triage.units import EXCEPTION, LINE, Unit
 
 _LOOKED_AT = 64  # candidates that may lend their phase to a line
-
-
-@dataclass(slots=True)
-class Answer:
-    """What one attempt came to, with everything that was weighed."""
-
-    crash: bool
-    state: State
-    label: str
-    phase: Phase
-    verdict: Verdict
-    root: Candidate | None = None
-    candidates: list[Candidate] = field(default_factory=list)
-    known: Board = field(default_factory=Board)
-    story: Story = field(default_factory=Story)
-    chains: dict[int, list[Raised]] = field(default_factory=dict)
-    why: str = ""
 
 
 def decide(
@@ -49,17 +33,15 @@ def decide(
     timeline = phases.Timeline(records)
     candidates = collect(known, story)
     for candidate in candidates:
-        phase = _place(candidate, candidates, chains, timeline)
-        if phase is Phase.UNKNOWN and story.of("alive", "batch", "health-ok"):
-            phase = Phase.SERVING
+        phase = _place(candidate, candidates, chains, timeline, story)
         candidate.phase, candidate.label = phase, candidate.rule.label_in(phase.value)
         _only_in(candidate)
         _exclude(candidate, story)
     root = strongest([c for c in candidates if not c.lost], chains)
     answer = (
-        _without_root(known, story, timeline, candidates)
+        without_root(known, story, timeline, candidates)
         if root is None
-        else _with_root(root, story)
+        else _with_root(root, story, candidates)
     )
     answer.candidates, answer.known, answer.story, answer.chains = candidates, known, story, chains
     return answer
@@ -70,8 +52,12 @@ def _place(
     candidates: list[Candidate],
     chains: dict[int, list[Raised]],
     timeline: phases.Timeline,
+    story: Story,
 ) -> Phase:
-    """Return the phase: what frames show, then what the rule is sure of, then markers, then its usual one."""
+    """Return the phase: what frames show, then what the rule is sure of, then markers, then its usual one.
+
+    A log without markers that shows the server at work is of its serving.
+    """
     rule, unit = candidate.rule, candidate.unit
     shown = _shown(unit, chains, timeline)
     if shown is None and unit.raised is None:
@@ -83,6 +69,8 @@ def _place(
     usual = Phase(rule.phase) if rule.phase else None
     if rule.phase_is:
         return shown or Phase(rule.phase_is)
+    if marked is None and story.of("alive", "batch", "health-ok"):
+        marked = Phase.SERVING
     if marked is Phase.STARTUP_ARGS and usual is not None:
         marked = usual
     return shown or marked or usual or Phase.UNKNOWN
@@ -125,17 +113,33 @@ def _exclude(candidate: Candidate, story: Story) -> None:
         candidate.lost = "it belongs to one request"
 
 
-def _with_root(root: Candidate, story: Story) -> Answer:
+def _same_chain(one: Candidate, other: Candidate) -> bool:
+    return (
+        one.unit.raised is not None
+        and other.unit.raised is not None
+        and one.unit.raised.chain == other.unit.raised.chain
+    )
+
+
+def _with_root(root: Candidate, story: Story, candidates: list[Candidate]) -> Answer:
     index, rule = root.unit.index, root.rule
     dead = story.dead_after(0)
     alive = story.alive_after(index)
     verdict = _verdict(root, dead=dead)
     if rule.crash == "no":
-        return Answer(False, State(rule.state or "healthy"), root.label, root.phase, verdict, root)
+        state = State(rule.state or "healthy")
+        return Answer(False, state, root.label, root.phase, verdict, seen=root)
     if (root.request and not dead) or (
         alive and not root.fatal and rule.crash != "yes" and rule is UNMATCHED
     ):
-        return Answer(False, State.HEALTHY, "request-error", Phase.SERVING, verdict, root)
+        first = min(
+            (c for c in candidates if c.unit.raised is not None and _same_chain(c, root)),
+            key=lambda c: c.unit.index,
+            default=root,
+        )
+        answer = Answer(False, State.HEALTHY, "request-error", Phase.SERVING, verdict)
+        answer.seen = first
+        return answer
     if rule.crash == "if-dead" and not dead and not root.fatal:
         return Answer(False, State.DEGRADED, root.label, root.phase, verdict, root)
     if alive and not root.fatal and rule.crash != "yes":
@@ -164,139 +168,3 @@ def _verdict(root: Candidate, *, dead: bool) -> Verdict:
         if seen and (dead or root.fatal or root.rule.crash == "no")
         else Verdict.SUPPORTED
     )
-
-
-def _without_root(
-    known: Board, story: Story, timeline: phases.Timeline, candidates: list[Candidate]
-) -> Answer:
-    hung = _hung(story)
-    if hung is not None:
-        return hung
-    weak = story.of("stop-weak") and not story.of("dead", "killed", "fatal-head")
-    if weak or story.asked_stop or (story.of("stop") and story.stopped_on_request):
-        label = "external-kill" if story.of("stop-timeout") else "graceful-shutdown"
-        return Answer(
-            False,
-            State.STOPPED,
-            label,
-            Phase.SHUTDOWN,
-            Verdict.ESTABLISHED,
-            why="somebody asked for the stop",
-        )
-    if story.of("dead", "killed", "fatal-head", "wrapper") or _broken_off(known):
-        phase = _phase_of_end(known, timeline)
-        return Answer(
-            True,
-            State.CRASHED,
-            "root-not-in-log",
-            phase,
-            Verdict.UNKNOWN,
-            why="only consequences are in this log",
-        )
-    requests = [m for m in _benign(known) if m.rule.label == "request-error"]
-    ready = story.first("ready")
-    failed = next(
-        (
-            c
-            for c in candidates
-            if c.request or (c.rule is UNMATCHED and not c.unit.index < ready < 1 << 60)
-        ),
-        None,
-    )
-    if requests or (failed is not None and story.of("alive", "batch", "ready")):
-        return Answer(
-            False,
-            State.HEALTHY,
-            "request-error",
-            Phase.SERVING,
-            Verdict.SUPPORTED,
-            why="one request failed, the server went on",
-        )
-    scare = candidates[0] if candidates else None
-    if scare is not None and story.of("ready", "alive", "batch"):
-        why = f"survived: {scare.unit.shown}"[:200]
-        return Answer(
-            False, State.HEALTHY, "benign-warning", Phase.SERVING, Verdict.SUPPORTED, why=why
-        )
-    return _quiet(known, story, timeline)
-
-
-def _broken_off(known: Board) -> bool:
-    """Return whether the log ends inside a traceback of the program's own start."""
-    last = next((u.raised for u in reversed(known.units) if u.raised is not None), None)
-    if last is None or last.type or not last.frames or last.index < known.units[-1].index - 2:
-        return False
-    return last.frames[0].function in ("<module>", "_run_module_as_main", "run_scheduler_process")
-
-
-def _quiet(known: Board, story: Story, timeline: phases.Timeline) -> Answer:
-    notable = [m for m in _benign(known) if m.rule.notable]
-    phase = (
-        Phase.SERVING
-        if story.of("ready", "alive", "batch", "health-ok")
-        else (timeline.last or Phase.UNKNOWN)
-    )
-    if notable:
-        state = State(next((m.rule.state for m in notable if m.rule.state), "healthy"))
-        return Answer(
-            False, state, "benign-warning", phase, Verdict.SUPPORTED, why=notable[0].unit.shown
-        )
-    if phase is Phase.SERVING:
-        return Answer(
-            False,
-            State.HEALTHY,
-            "healthy-startup",
-            phase,
-            Verdict.ESTABLISHED,
-            why="the server answers",
-        )
-    if timeline.last is not None:
-        why = "the start goes on; nothing is wrong so far"
-        return Answer(False, State.HEALTHY, "healthy-startup", phase, Verdict.HYPOTHESIS, why=why)
-    return Answer(
-        False, State.HEALTHY, "unknown", phase, Verdict.UNKNOWN, why="nothing in this log tells"
-    )
-
-
-def _hung(story: Story) -> Answer | None:
-    failed = story.of("health-failed")
-    if failed and failed[-1].unit.index > story.last("batch", "dead", "killed"):
-        return _hang(failed[0], "health probes get no answer from the scheduler")
-    if story.hung and not story.of("dead", "killed", "stop"):
-        why = "the unit ran and did not answer when the bundle was made"
-        return Answer(
-            False, State.HUNG, "hang-healthcheck", Phase.SERVING, Verdict.SUPPORTED, why=why
-        )
-    probe = silent(story)
-    if probe is not None:
-        return _hang(
-            probe, "the scheduler fell silent while it had requests; health is still answered"
-        )
-    return None
-
-
-def _hang(match: Match, why: str) -> Answer:
-    rule = replace(match.rule, role="root", label="hang-healthcheck", strength="symptom")
-    root = Candidate(match.unit, rule, dict(match.captured), Phase.SERVING, "hang-healthcheck")
-    return Answer(
-        False, State.HUNG, "hang-healthcheck", Phase.SERVING, Verdict.HYPOTHESIS, root, why=why
-    )
-
-
-def _phase_of_end(known: Board, timeline: phases.Timeline) -> Phase:
-    for unit in known.units:
-        if unit.raised is not None and unit.kind in (EXCEPTION, HEAD):
-            found = phases.of_failure([unit.raised], timeline)
-            if found is not None:
-                return found
-    ends = [
-        m.unit.index
-        for unit in known.units
-        for m in known.of(unit)
-        if m.rule.means in ("dead", "killed", "fatal-head")
-    ]
-    return timeline.at(min(ends, default=1 << 60)) or Phase.UNKNOWN
-
-
-def _benign(known: Board) -> list[Match]:
-    return [m for unit in known.units for m in known.of(unit) if m.rule.role == "benign"]

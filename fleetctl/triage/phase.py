@@ -43,8 +43,7 @@ _FUNCTIONS = {
         init_ipc_channels init_zmq PortArgs
     """,
     Phase.WARMUP: """
-        _execute_server_warmup _wait_and_warmup kernel_warmup compile_or_warm_up_model
-        _dummy_run warmup_model
+        _execute_server_warmup _wait_and_warmup compile_or_warm_up_model
     """,
     Phase.STARTUP_ARGS: """
         prepare_server_args from_cli_args check_server_args parse_args parse_known_args
@@ -60,6 +59,8 @@ _FUNCTIONS = {
     """,
 }
 _BY_FUNCTION = {word: phase for phase, words in _FUNCTIONS.items() for word in words.split()}
+# Dummy runs of a worker between its KV pool and its graphs: no request, no port is open yet.
+_PREPARING = frozenset(("kernel_warmup", "_flashinfer_autotune", "_dummy_run", "warmup_model"))
 _SERVING_FUNCTION = re.compile(r"event_loop_\w+\Z|_?forward_\w*batch\w*\Z|_log_task_completion\Z")
 
 
@@ -75,6 +76,9 @@ _MORE = tuple(
         (r"self\.cur_batch", Phase.SERVING),
     )
 )
+
+
+_WORKER_PHASES = (Phase.WEIGHT_LOAD, Phase.KV_ALLOC, Phase.GRAPH_CAPTURE)
 
 
 def of_frames(frames: Sequence[Frame]) -> Phase | None:
@@ -97,6 +101,18 @@ def of_frames(frames: Sequence[Frame]) -> Phase | None:
         if _SERVING_FUNCTION.match(function):
             return Phase.SERVING
     return None
+
+
+def _preparing(frames: Sequence[Frame]) -> Phase | None:
+    """Return the phase of a worker's own dummy run: vLLM calls it warm-up, SGLang has no graphs yet."""
+    inner = next((f for f in reversed(frames) if f.function.rsplit(".", 1)[-1] in _PREPARING), None)
+    if inner is None or _serving_loop(frames):
+        return None
+    return Phase.WARMUP if inner.module.startswith("vllm") else Phase.KV_ALLOC
+
+
+def _serving_loop(frames: Sequence[Frame]) -> bool:
+    return any("event_loop" in f.function for f in frames)
 
 
 def of_import(raised: Raised) -> bool:
@@ -158,12 +174,21 @@ class Timeline:
         return self.listening >= 0 and self.at(index) is Phase.WARMUP
 
 
+def _prepared(raised: Raised, timeline: Timeline) -> Phase | None:
+    """Return the phase of a dummy run: what was marked last before it, where the log holds that."""
+    known = _preparing(raised.frames)
+    if known is not Phase.KV_ALLOC or of_frames(raised.frames) is Phase.GRAPH_CAPTURE:
+        return known if known is Phase.WARMUP else None
+    marked = timeline.at(raised.index, raised.ranks[0] if raised.ranks else "")
+    return marked if marked in _WORKER_PHASES else known
+
+
 def of_failure(chain: Sequence[Raised], timeline: Timeline) -> Phase | None:
     """Return the phase that the exceptions of a chain show by themselves, or None."""
     if any("apture cuda graph failed" in f"{r.message}{r.head}" for r in chain):
         return Phase.GRAPH_CAPTURE
     for raised in chain:
-        found = of_frames(raised.frames)
+        found = _prepared(raised, timeline) or of_frames(raised.frames)
         if found is None and of_import(raised):
             return Phase.IMPORT
         if found is Phase.SERVING and timeline.before_ready(raised.index):

@@ -20,12 +20,14 @@ MEANINGS = (
     "stop-weak",
     "dead",
     "killed",
+    "platform",
     "fatal-head",
     "request",
     "wrapper",
 )
 CRASH = ("unless-alive", "yes", "if-dead", "no")
 Patterns = tuple[str, ...]
+_ANY_EXCEPTION = ("rror", "xception", "systemexit")
 
 
 @dataclass(slots=True, frozen=True)
@@ -85,6 +87,13 @@ class Rule:
     def rank(self) -> int:
         """How near to a cause the rule is: higher is nearer."""
         return STRENGTHS.index(self.strength)
+
+    @property
+    def by_place(self) -> bool:
+        """Return whether the frames alone make it match, whatever the message says."""
+        return bool(self.frames) and all(
+            literal.strip(": ").endswith(_ANY_EXCEPTION) for p in self.any for literal in p.literals
+        )
 
     def label_in(self, phase: str) -> str:
         """Return the label for a failure in ``phase``."""

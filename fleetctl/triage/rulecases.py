@@ -43,7 +43,7 @@ def _check(rule: Rule, rules: Rules, place: Path) -> Iterator[Fault]:
         yield Fault(rule.id, place, "no log that must not match lies beside it")
     for path in wanted:
         found = run(path, rule, rules)
-        root = found.answer.root
+        root = found.answer.root or found.answer.seen
         if not any(m.rule.id == rule.id for m in found.matches):
             yield Fault(rule.id, path, "the rule does not match")
         elif rule.role == "root" and (root is None or root.rule.id != rule.id):

@@ -51,8 +51,8 @@ class Case:
 
     @property
     def message(self) -> str | None:
-        """What the root's message must hold, where the log has a root to name."""
-        if not self.want["crash"] or self.want["label"] == "root-not-in-log":
+        """What the root's message must hold: the failure's, or what the answer rests on."""
+        if self.want["label"] == "root-not-in-log":
             return None
         return self.want.get("root_message_contains") or None
 
@@ -89,7 +89,9 @@ def judge(case: Case, found: Triage) -> dict[str, bool]:
         result["phase"] = found.phase == case.want["phase"]
     if case.message is not None:
         result["root message"] = found.root is not None and case.message in found.root.message
-    if case.want.get("root_ranks") is not None and case.message is not None:
+    if case.want["label"] == "root-not-in-log":
+        result["no root"] = found.root is None
+    if case.want["crash"] and case.want.get("root_ranks") is not None and case.message is not None:
         ranks = set(found.root.ranks) if found.root is not None else set()
         result["root ranks"] = ranks == set(case.want["root_ranks"])
     return result

@@ -8,9 +8,30 @@ from tests.triage.score import SETS, score, table
 
 # What each set must reach; crash or no crash may never be wrong.
 LEAST = {
-    "open": {"label": 0.97, "crash": 1.0, "state": 0.97, "root message": 0.97, "phase": 0.94},
-    "recorded": {"label": 0.97, "crash": 1.0, "state": 0.97, "root message": 0.97, "phase": 0.94},
-    "held-out": {"label": 0.97, "crash": 1.0, "state": 0.97, "root message": 0.97, "phase": 0.9},
+    "open": {
+        "label": 0.97,
+        "crash": 1.0,
+        "state": 0.97,
+        "root message": 0.97,
+        "no root": 1.0,
+        "phase": 0.94,
+    },
+    "recorded": {
+        "label": 0.97,
+        "crash": 1.0,
+        "state": 0.97,
+        "root message": 0.97,
+        "no root": 1.0,
+        "phase": 0.94,
+    },
+    "held-out": {
+        "label": 0.97,
+        "crash": 1.0,
+        "state": 0.97,
+        "root message": 0.97,
+        "no root": 1.0,
+        "phase": 0.9,
+    },
 }
 
 
