@@ -35,6 +35,7 @@ class Deployment:
         self.session = session
         self.prepared: Prepared | None = None
         self.launch: LaunchRecord | None = None
+        self.watch_more: dict[str, Any] = {}
         self._tell = tell
         self._began = time.monotonic()
         self._lock = {
@@ -113,7 +114,7 @@ class Deployment:
             "requests": list(self.wish.requests),
             "limits": self.wish.limits(),
             "boot_id": prepared.facts.boot_id,
-        }
+        } | self.watch_more  # fmt: skip
         result = watch(self.session, args, self.tell)
         return self._settle(result, invocation)
 

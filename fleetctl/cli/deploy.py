@@ -159,6 +159,8 @@ def deploy(
     rolls = batch is not None or rollback_on_failure
     if any((max_fail, pause, soak, resume, drain_cmd, undrain_cmd)) and batch is None:
         raise UsageError("no-batch", "that is for a rolling deploy", hint="give --batch 1")
+    if rolls and changed.nodes > 1:
+        raise UsageError("nodes-together", f"the hosts of {changed.name} start together")
     if rolls and no_wait:
         raise UsageError("no-wait", "a rolling deploy goes by what became ready")
     size = rollout.batch_size(batch, len(targets)) if batch else len(targets)
@@ -224,5 +226,15 @@ def deploy(
             names = ", ".join(str(way.target) for way in ways)
             return show.confirm(f"Restart what serves on {names}?", yes=yes, as_json=as_json)
 
-        ends = together.deploy(targets, wish, view.tell, confirm, view.done, typed, hands)
+        if wanted.nodes > 1:
+            from dataclasses import replace
+
+            from fleetctl.fleet.nodes import Nodes
+            from fleetctl.model import nodes
+
+            own = nodes.profiles(wanted, targets)
+            wishes = {name: replace(wish, profile=one) for name, one in own.items()}
+            ends = Nodes(targets, wishes, view.tell, view.done, confirm).deploy(hands)
+        else:
+            ends = together.deploy(targets, wish, view.tell, confirm, view.done, typed, hands)
         return int(outcome.exit_code(ends) if ends else Exit.OK)

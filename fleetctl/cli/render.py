@@ -51,13 +51,17 @@ def render_(
     """
     from fleetctl.cli.lint import remarks
     from fleetctl.config.site import load_site
+    from fleetctl.model import nodes
     from fleetctl.render import render
 
     site = load_site()
     launch = site.profile(profile, sets, unsets)
     sound = remarks(launch, sglang, no_lint or ())
-    for target in chosen(site, selectors, everything):
-        done = render(launch, target, systemd=systemd or None, templates=site.templates())
+    targets = chosen(site, selectors, everything)
+    own = nodes.profiles(launch, targets) if launch.nodes > 1 else {}
+    for target in targets:
+        mine = own.get(str(target), launch)
+        done = render(mine, target, systemd=systemd or None, templates=site.templates())
         if out:
             for path in _write(done, Path(out)):
                 show.note(f"wrote {path}")

@@ -65,7 +65,6 @@ def rollback(
     Files come back byte for byte. Secrets are in no revision: they are resolved again from their
     references, and a rollback whose secret does not resolve is refused before anything stops.
     """
-    from fleetctl.apply import together
     from fleetctl.apply.wish import Wish
     from fleetctl.cli.deploy_view import View
     from fleetctl.config.site import load_site
@@ -101,6 +100,6 @@ def rollback(
     view = View(as_json=as_json, diff=diff)
     typed = (lambda _: False) if as_json else show.type_name
     go = [t for t in targets if str(t) in wishes]
-    ends = together.deploy(go, wishes, view.tell, confirm, view.done, typed)
+    ends = road.carry_out(go, wishes, view.tell, confirm, view.done, typed)
     codes = {int(e.exit_code) for _, e in faults} | {int(e.code) for e in ends}
     return codes.pop() if len(codes) == 1 else int(Exit.NEGATIVE)

@@ -7,10 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from fleetctl.apply import together
+from fleetctl.apply.deploy import Tell
+from fleetctl.apply.outcome import Outcome
 from fleetctl.apply.session import Session
 from fleetctl.apply.wish import Wish
 from fleetctl.config.secrets import resolve_secrets
 from fleetctl.errors import FleetError, RefusedError, RemoteError
+from fleetctl.fleet.nodes import Nodes
 from fleetctl.model.fleet import Target
 from fleetctl.model.revision import Revision, choose, profile_from_json
 from fleetctl.patching import deploying
@@ -83,6 +86,32 @@ def wishes(
             else:
                 found[str(target)] = answer
     return found, faults
+
+
+def carry_out(
+    targets: Sequence[Target],
+    found: Mapping[str, Wish],
+    tell: Tell,
+    confirm: together.Confirm,
+    done: Callable[[Outcome], None],
+    typed: Callable[[str], bool],
+) -> list[Outcome]:
+    """Bring the revisions back. Those of a server over several hosts go together, rank by rank.
+
+    Raises RefusedError ``nodes-together`` when some of its hosts are missing.
+    """
+    count = max((w.profile.nodes for w in found.values()), default=1)
+    if count < 2:
+        return together.deploy(targets, found, tell, confirm, done, typed)
+    ranks = {str(t): int(str(found[str(t)].profile.flags.get("node-rank", -1))) for t in targets}
+    if sorted(ranks.values()) != list(range(count)):
+        raise RefusedError(
+            "nodes-together",
+            f"that server runs on {count} hosts, and its ranks {sorted(ranks.values())} would go back",
+            hint="name all of its hosts, and one revision of each with --to",
+        )
+    ordered = sorted(targets, key=lambda t: ranks[str(t)])
+    return Nodes(ordered, found, tell, done, confirm).deploy()
 
 
 def rendered_text(wishes: Mapping[str, Wish], name: Callable[[str], str] = str) -> str:

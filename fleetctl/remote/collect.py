@@ -171,7 +171,13 @@ def _fetch(args: dict[str, Any], session: Any) -> dict[str, Any]:
     return {"bytes": out.size, "sha256": out.digest.hexdigest()}
 
 
-VERBS = {"sweep": _sweep, "fetch": _fetch}
+def _freeze(args: dict[str, Any], _session: Any) -> dict[str, Any]:
+    """Freeze the bundle of one invocation now, or return the one that is there."""
+    invocation = places.safe_name(args["invocation_id"])
+    return {"bundle": spool.freeze(args["service"], args["unit"], invocation)}
+
+
+VERBS = {"sweep": _sweep, "fetch": _fetch, "freeze": _freeze}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

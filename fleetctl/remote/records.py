@@ -165,4 +165,16 @@ def _audit(args: dict[str, Any], _session: Any) -> dict[str, Any]:
     return {"lines": found[::-1]}
 
 
-VERBS = {"launches": _launches, "audit": _audit}
+def _outcome(args: dict[str, Any], _session: Any) -> dict[str, Any]:
+    """Write down what became of a launch that another host's watch has settled."""
+    known = ("outcome", "phase", "ready_at", "ended_at", "ready_seconds")
+    changes = {k: args[k] for k in known if k in args}
+    update_launch(args["service"], str(args["launch"]), changes)
+    return {}
+
+
+def _clock(_args: dict[str, Any], _session: Any) -> dict[str, Any]:
+    return {"time": time.time()}
+
+
+VERBS = {"outcome": _outcome, "clock": _clock, "launches": _launches, "audit": _audit}

@@ -138,7 +138,8 @@ class Watch:
         prober = Prober(self)
         life = threading.Thread(target=self._sample, daemon=True)
         self._look_at_unit()
-        prober.start()
+        if not self.args.get("follow"):  # another node's endpoint tells whether it is ready
+            prober.start()
         life.start()
         try:
             while self.state.result is None:

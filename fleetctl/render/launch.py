@@ -136,8 +136,9 @@ def _refuse(profile: Profile) -> None:
         )
     if profile.runtime != "systemd":
         raise _unsupported(profile, "runtime", f"runtime {profile.runtime} cannot be deployed")
-    if profile.nodes != 1:
-        raise _unsupported(profile, "nodes", "a launch over several hosts cannot be deployed")
+    if profile.nodes != 1 and "node-rank" not in profile.flags:
+        count = f"{profile.nodes} hosts"
+        raise _unsupported(profile, "nodes", f"a launch over {count} is one for them all together")
 
 
 def _unsupported(profile: Profile, key: str, message: str) -> ConfigError:
