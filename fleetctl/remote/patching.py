@@ -57,23 +57,26 @@ def locked(args: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 Subject = Tuple[patch_resolve.Unit, patch_resolve.Launch, Dict[str, Any]]
 _seen: dict[tuple[str, str], tuple[float, Subject]] = {}
-FRESH = 60.0  # seconds for which one agent does not ask the interpreter again
+FRESH = 10.0  # seconds for which one agent does not ask again
 
 
 def _subject(args: dict[str, Any]) -> Subject:
-    """Return the unit, how it starts Python, and what that Python says."""
+    """Return the unit, how it starts Python, and what that Python says.
+
+    The answer of ``resolve`` serves the push that follows it at once.
+    """
     patch_store.drop_in_path(args["unit"])
-    found = patch_resolve.read_unit(args["unit"])
     python = args.get("python") or ""
+    asked, known = _seen.get((args["unit"], python), (0.0, None))
+    if known is not None and time.monotonic() - asked < FRESH:
+        return known
+    found = patch_resolve.read_unit(args["unit"])
     if found.load_state != "loaded" and not python:
         raise AgentError(
             "no-unit", "%s is %s" % (found.name, found.load_state or "not known"),
             hint="deploy the service first, or name its interpreter with --python PATH",
         )  # fmt: skip
     launch = patch_resolve.launch_of(found, python)
-    asked, known = _seen.get((found.name, python), (0.0, None))
-    if known is not None and known[1] == launch and time.monotonic() - asked < FRESH:
-        return found, launch, known[2]
     answer = (found, launch, patch_resolve.probe(launch))
     _seen[(found.name, python)] = (time.monotonic(), answer)
     return answer
@@ -125,7 +128,7 @@ def push(args: dict[str, Any], _session: Any = None) -> dict[str, Any]:
             result = _apply(state, args, found, launch, seen)
         result["seconds"] = round(time.monotonic() - started, 3)
         if args.get("restart"):
-            result["invocation_id"] = restart(args, found)
+            result["invocation_id"] = restart(args, patch_resolve.read_unit(found.name))
         return result
 
 
