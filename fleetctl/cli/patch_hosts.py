@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fleetctl.cli import complete, show
+from fleetctl.cli import complete, patch_text, show
 from fleetctl.cli.patch import Json, Name, Params, app, pairs, site_root
 from fleetctl.cli.selectors import Everything, Selectors, patterns_of
 from fleetctl.errors import Exit, FleetError, RefusedError, UsageError
@@ -210,34 +209,9 @@ def push(
         if as_json:
             _line(link, "fleetctl.patch-push/1", answer)
         elif not _fault(link, answer):
-            _print_push(link, answer, restart)
+            patch_text.pushed(link.target, answer, restart)
 
     return _each(links, work, tell)
-
-
-def _print_push(link: Link, answer: dict[str, Any], restarted: bool) -> None:
-    done = "pushed" if answer["changed"] else "was there already, its time begins anew"
-    until = _clock(answer["expires_at"])
-    show.out(
-        f"{link.target}: {answer['patch']} {done} ({answer['rung']}, sglang {answer['version']}, "
-        f"until {until})"
-    )
-    for file in answer["files"]:
-        lines = ", ".join(f"{a['symbol']}:{a['line']}" for a in file["anchors"])
-        show.out(f"  {file['path']}  {lines}  {file['original'][:12]} -> {file['patched'][:12]}")
-        if file["links"] > 1:
-            show.out(
-                f"    {file['links']} names share these bytes (uv's cache?); the file was not written to"
-            )
-    for other in answer.get("others", []):
-        show.note(f"  another copy of sglang lies at {other}; the unit does not use it")
-    if not restarted and answer["active_state"] in ("active", "activating"):
-        show.note(f"  not active yet: restart {link.target} (or push with --restart)")
-
-
-def _clock(text: str) -> str:
-    """Return a time of the host as the clock here shows it."""
-    return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def _rung(text: str) -> Any:
@@ -303,7 +277,7 @@ def status(
         if as_json:
             _line(link, "fleetctl.patch-status/1", answer)
         elif not _fault(link, answer):
-            answers.append((str(link.target), tuple(_status_lines(answer["patches"]))))
+            answers.append((str(link.target), tuple(patch_text.status_lines(answer["patches"]))))
 
     code = _each(_links(selectors, everything), work, tell)
     for lines, names in fold(answers):
@@ -311,23 +285,6 @@ def status(
         for line in lines:
             show.out(f"  {line}")
     return code
-
-
-def _status_lines(patches: list[dict[str, Any]]) -> list[str]:
-    lines = []
-    for one in patches:
-        late = " EXPIRED" if one["expired"] else ""
-        lines.append(
-            f"{one['name']} {one['state']}{late} ({one['rung']}, {one['digest'][:12]}, by {one['by']}, "
-            f"until {_clock(one['expires_at'])})"
-        )
-        if one["state"] != "active":
-            lines.append(f"  {one['why_state']}")
-        if one["result"]:
-            lines.append(f"  {one['markers']} lines: {one['result']}")
-        elif one["state"] == "active" and one["silent_means"]:
-            lines.append(f"  silent so far; should it fail so: {one['silent_means']}")
-    return lines
 
 
 @app.command()
@@ -376,18 +333,9 @@ def revert(
         if as_json:
             _line(link, "fleetctl.patch-revert/1", answer)
         elif not _fault(link, answer):
-            _print_revert(link, answer)
+            patch_text.reverted(link.target, answer)
 
     return _each(links, work, tell)
-
-
-def _print_revert(link: Link, answer: dict[str, Any]) -> None:
-    if answer["reverted"]:
-        show.out(f"{link.target}: reverted {', '.join(answer['reverted'])}")
-    if answer["absent"] or not answer["reverted"]:
-        show.out(f"{link.target}: not applied: {', '.join(answer['absent']) or 'any patch'}")
-    for file in answer["files"]:
-        show.out(f"  {file['path']}  {file['now']}  {file['original'][:12]}")
 
 
 @app.command()
