@@ -52,5 +52,6 @@ def _foreign(unit: Unit, evidence: Evidence) -> bool:
     entry = xid.catalogue().get(said.code)
     if entry is None or not entry.hardware:
         return True
-    known = evidence.began is not None and unit.seconds is not None
-    return known and unit.seconds < evidence.began  # type: ignore[operator]
+    if evidence.began is None or unit.seconds is None:
+        return False
+    return unit.seconds < evidence.began
