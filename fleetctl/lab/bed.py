@@ -41,6 +41,7 @@ def up(
     clock = clock or SystemClock()
     spec.check_name(name, "lab")
     needs.require()
+    needs.room_for_watches(say)
     sweep(say)
     wanted = {one.name: layers.ensure(one, say) for one in hosts}
     with paths.locked(paths.labs() / name):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from fleetctl.errors import FleetError
@@ -18,6 +19,9 @@ PROGRAMS = {
     "ssh-keygen": "openssh-client",
     "nsenter": "util-linux",
 }
+
+WATCHES = Path("/proc/sys/fs/inotify/max_user_instances")
+WATCHES_WANTED = 1024
 
 
 def why_not() -> str:
@@ -52,3 +56,17 @@ def require() -> None:
         reason,
         hint=hint or "everything but the lab works without it; see docs/howto/lab.md",
     )
+
+
+def room_for_watches(say: Callable[[str], None], setting: Path = WATCHES) -> None:
+    """Raise the kernel's limit of inotify instances, which all hosts of this computer share.
+
+    Each host's systemd and journald take about five; with the kernel's 128 (inotify(7)) the 27th
+    host dies at its start. Only ever raised; a computer that does not let it be is left alone.
+    """
+    try:
+        if int(setting.read_text()) < WATCHES_WANTED:
+            setting.write_text(str(WATCHES_WANTED))
+            say(f"raised {setting} to {WATCHES_WANTED}, for many hosts at once")
+    except (OSError, ValueError):
+        return
