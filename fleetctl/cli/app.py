@@ -50,6 +50,7 @@ COMMANDS: dict[str, Entry] = {
     "diff": Entry("diff", "What a deploy would change, and what was edited by hand."),
     "history": Entry("history", "The last revisions of a service, as its host keeps them."),
     "rollback": Entry("rollback", "Bring an earlier revision back as a new launch."),
+    "engine": Entry("engine", "SGLang releases on hosts: install, list, remove, bundle."),
     "lock": Entry("lock", "Locks of services: who holds them, and breaking one."),
     "audit": Entry("audit", "Who changed what, on hosts and from here."),
     "logs": Entry("logs", "The plain log of a service."),

@@ -24,7 +24,8 @@ class Hooks:
 def run(command: str, name: str, target: Target, state: str = "") -> None:
     """Run a hook here, with HOST, ADDRESS, PORT, SERVICE and STATE in its environment.
 
-    STATE is empty before the restart, afterwards deploy's state (``ready``, ``failed-start`` …).
+    STATE is empty before the restart, afterwards deploy's state (``ready``, ``failed-start`` …)
+    or ``rolled-back``.
     Raises RefusedError ``drain-failed`` or ``undrain-failed`` with what it said.
     """
     if not command:

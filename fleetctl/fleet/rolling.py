@@ -141,10 +141,10 @@ class Roller:
                     targets, self.wish, self.tell, lambda _: True, lambda _: None
                 ):
                     ends[f"{outcome.host}/{outcome.service}"] = outcome
+            if self.road.rollback:
+                self._roll_back(ends)
         finally:
             left = self._undrain(drained, ends)
-        if self.road.rollback:
-            self._roll_back(ends)
         for name in names:
             found = self._outcome(name, faults.get(name) or left.get(name), ends.get(name))
             if found is None:
@@ -180,7 +180,10 @@ class Roller:
         self, drained: Sequence[Target], ends: Mapping[str, Outcome]
     ) -> dict[str, FleetError]:
         """Undo every drain, however the deploy ended; STATE tells the command how."""
-        states = [(t, _state_of(ends.get(str(t)))) for t in drained]
+        states = [
+            (t, "rolled-back" if str(t) in self.rolled_back else _state_of(ends.get(str(t))))
+            for t in drained
+        ]
         return self._hook(self.road.hooks.undrain, "undrain", states)
 
     def _hook(

@@ -98,7 +98,7 @@ def rolling_line(event: Mapping[str, Any]) -> str:
 def _rollout_lines(event: Mapping[str, Any]) -> list[str]:
     head = {"done": "DONE", "stopped": "STOPPED", "interrupted": "INTERRUPTED"}[event["state"]]
     why = f": {event['why']}" if event["why"] and event["state"] == "stopped" else ""
-    lines = [f"rolling: {head}{why} after {span(event['seconds'])}"]
+    lines = [f"rolling: {head} after {span(event['seconds'])}{why}"]
     for name, text in (
         ("ready", "changed and ready"),
         ("unchanged", "had it already"),
@@ -111,7 +111,7 @@ def _rollout_lines(event: Mapping[str, Any]) -> list[str]:
         lines.append(f"  {'back at revision':<18} {number} on {where}")
     if event["untouched"]:
         lines.append(
-            "  the same command with --resume goes on; what is ready already is left alone"
+            "  the same command goes on, --resume without a second canary; what is ready stays"
         )
     return lines
 

@@ -78,7 +78,7 @@ def test_a_canary_that_fails_stops_it_and_goes_back(ops: Operator, boxes: list[B
     )
     done = ops.run(*words)
     assert done.rc == 1, done.out + done.err
-    assert log.read_text().splitlines() == ["drain lab-01", "undrain lab-01 failed-start"]
+    assert log.read_text().splitlines() == ["drain lab-01", "undrain lab-01 rolled-back"]
     (report,) = done.named("rollout")
     assert report["state"] == "stopped"
     assert report["why"] == "the canary lab-01/main failed"
