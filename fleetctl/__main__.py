@@ -15,6 +15,9 @@ def main() -> None:
         return
     # Imports allocate much and free nothing: looking for garbage among it is a seventh of the start.
     gc.set_threshold(100_000, 20, 20)
+    from fleetctl.cli.interrupt import guard
+
+    guard()
     from fleetctl.cli.app import run
 
     sys.exit(run())

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from fleetctl.apply.session import Session
+from fleetctl.errors import Exit
 from fleetctl.model.fleet import Target
 
 T = TypeVar("T")
@@ -17,7 +19,7 @@ WORKERS = 32
 
 
 class Crew:
-    """Threads for hosts. Ctrl-C asks each to stop at its next safe point; a second one gives up."""
+    """Threads for hosts. Ctrl-C asks each to stop at its next safe point, again gives up, thrice ends all."""
 
     def __init__(self) -> None:
         self.stop = threading.Event()
@@ -61,8 +63,14 @@ class Crew:
                     self._wait(futures)
                 except KeyboardInterrupt:  # once more: not even the host's last word is waited for
                     self.close()
-                    self._wait(futures)
+                    self._last_wait(futures)
             return [future.result() for future in futures]
+
+    def _last_wait(self, futures: Sequence[concurrent.futures.Future[R]]) -> None:
+        try:
+            self._wait(futures)
+        except KeyboardInterrupt:  # a thread that cannot end must not keep the terminal
+            os._exit(Exit.INTERRUPTED)
 
     @staticmethod
     def _wait(futures: Sequence[concurrent.futures.Future[R]]) -> None:
