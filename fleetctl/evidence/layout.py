@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from itertools import pairwise
 
+BOX = "│"
 _NARROW = range(40, 260)
 _STARTS = re.compile(
     r"\s*File \"|Traceback |\[?\d{4}-\d\d-\d\d|\[\d\d:\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:|\[rank"
@@ -22,7 +23,7 @@ def margin(texts: list[str]) -> str:
     filled = [t for t in texts if t.strip()]
     if len(filled) < 3:
         return ""
-    for mark in ("> ", ">", "| "):
+    for mark in ("> ", ">", "| ", BOX + " ", BOX):
         if sum(t.startswith(mark) for t in filled) >= 0.9 * len(filled):
             return mark
     width = min(len(t) - len(t.lstrip(" ")) for t in filled)
@@ -30,7 +31,9 @@ def margin(texts: list[str]) -> str:
 
 
 def without(text: str, mark: str) -> str:
-    """Return a line without the margin."""
+    """Return a line without the margin, and without the right side of a box."""
+    if mark.startswith(BOX):
+        text = text.rstrip().removesuffix(BOX).rstrip()
     if text.startswith(mark):
         return text[len(mark) :]
     return text.removeprefix(mark.rstrip())
