@@ -29,7 +29,7 @@ HYPOTHESES = (
 )
 SIMPLER = 8.0  # how much likelier a set is held to be than the same set with one atom more
 POSING = 0.75  # how often a crash comes that is most easily taken for a certain one
-SECOND_CAUSE = 0.02  # how readily a crash that a set does not explain is put down to another cause
+SECOND_CAUSE = 0.002  # how readily a crash that a set does not explain is put down to another cause
 
 
 def binary_entropy(p: float) -> float:

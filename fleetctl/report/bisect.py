@@ -65,7 +65,8 @@ def event_line(event: Mapping[str, Any], names: Sequence[str] = ()) -> str:
         case "split":
             return f"  now inside the group: {', '.join(event['flags'])}"
         case "take-down":
-            return f"  taking down {event['host']}/{event['service']}"
+            loops = ", which only crashed: it stays down" if event.get("failing") else ""
+            return f"  taking down {event['host']}/{event['service']}{loops}"
         case "brought-back":
             return f"  {event['host']}/{event['service']} is back: {event['state']}"
     return ""

@@ -15,7 +15,7 @@ from fleetctl.apply.outcome import State as Is
 from fleetctl.apply.session import MODULES, Event, Session
 from fleetctl.apply.wish import Wish, token
 from fleetctl.config.secrets import resolve_secrets
-from fleetctl.errors import FleetError, RemoteError, UnreachableError
+from fleetctl.errors import Exit, FleetError, ManyErrors, RemoteError, UnreachableError
 from fleetctl.model.fleet import Profile, Service, Target
 from fleetctl.trials.classify import sign_of
 
@@ -153,6 +153,10 @@ class TrialHost:
         )
         way = Deployment(self.trial, wish, self.session, hear)
         outcome = way.prepare()
+        if outcome is not None and (findings := _lint(outcome.fault)):
+            # What lint says of a combination is what the trial is to find out.
+            way = Deployment(self.trial, replace(wish, no_lint=findings), self.session, hear)
+            outcome = way.prepare()
         if outcome is None:
             outcome = way.carry_out()
         found.result, found.fault = outcome.to_event(), outcome.fault
@@ -232,6 +236,14 @@ class TrialHost:
         """Return the state that the host has, or None."""
         found = self._guard.call("trial.load", {"id": bisect})["state"]
         return dict(found) if found is not None else None
+
+
+def _lint(fault: FleetError | None) -> frozenset[str]:
+    """Return the lint findings that stopped a launch, by their ids; none for any other fault."""
+    faults = fault.errors if isinstance(fault, ManyErrors) else [fault] if fault else []
+    named = [f.reference for f in faults if f"--no-lint={f.reference}" in f.hint]
+    config = all(f.exit_code == Exit.CONFIG for f in faults)
+    return frozenset(named) if faults and config and len(named) == len(faults) else frozenset()
 
 
 @contextlib.contextmanager

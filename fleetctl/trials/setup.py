@@ -234,13 +234,18 @@ def _same_code(one: LaunchConfig, other: LaunchConfig) -> bool:
 
 def _outcome(record: Mapping[str, Any], hunted: Hunted) -> Outcome | None:
     """Return what an earlier launch tells; one without a known failure tells nothing."""
-    if record.get("outcome") == READY:
+    if became_ready(record) and record.get("outcome") in (READY, "stopped"):
         return Outcome.PASS
     if not record.get("fingerprint") or record.get("label") in INFRA_LABELS:
         return None
     if record["fingerprint"] == hunted.fingerprint:
         return Outcome.SAME
     return Outcome.OTHER if hunted.fingerprint else None
+
+
+def became_ready(record: Mapping[str, Any]) -> bool:
+    """Return whether a launch was ready once, whatever became of it later."""
+    return bool(record.get("ready_at")) or record.get("outcome") == READY
 
 
 def good_from_record(record: Mapping[str, Any], bad: Profile) -> Profile:

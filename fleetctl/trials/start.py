@@ -21,7 +21,7 @@ from fleetctl.model.fleet import Profile, Service, Target
 from fleetctl.trials import downtime, store
 from fleetctl.trials.host import MODULES_HERE, Rules, TrialHost, uninterrupted
 from fleetctl.trials.runner import Bisect, How
-from fleetctl.trials.setup import Ground, good_from_record, paid, survey
+from fleetctl.trials.setup import Ground, became_ready, good_from_record, paid, survey
 
 Event = dict[str, Any]
 Tell = Callable[[Event], None]
@@ -56,6 +56,9 @@ class Job:
     targets: list[Target]
     asked: Asked
     serving: dict[str, list[Target]] = field(default_factory=dict)  # host → what goes down
+    failing: set[str] = field(
+        default_factory=set
+    )  # of those: in a crash loop, not to be started again
 
 
 def trial_of(target: Target, rules: Rules) -> Target:
@@ -125,7 +128,7 @@ def _good(
         return site.profile(asked.good)
     trials = f"{target.service.name}-trial"
     for record in records:
-        if record.get("outcome") == "ready" and record.get("service") != trials:
+        if became_ready(record) and record.get("service") != trials:
             return good_from_record(record, bad)
     raise UsageError(
         "never-ready",
@@ -205,6 +208,8 @@ def _check_others(job: Job) -> None:
         job.serving[target.host.name] = downtime.check(
             target, stands, list(job.asked.take_down), estimate="the whole bisect"
         )
+        if facts.unit.alive and not facts.unit.active:
+            job.failing.add(str(target))
         _check_protected(target, job)
 
 
@@ -329,12 +334,16 @@ def _downtime(job: Job, tell: Tell) -> Iterator[None]:
     try:
         for target in (t for host in job.serving.values() for t in host):
             allow = f"--yes-protected={target.host.name}" if target.host.protected else ""
-            down.append(target)
-            tell({"event": "take-down", "host": target.host.name, "service": target.service.name})
+            failing = str(target) in job.failing
+            if not failing:
+                down.append(target)
+            name = {"host": target.host.name, "service": target.service.name}
+            tell({"event": "take-down", "failing": failing} | name)
             with Session(target.host) as session:
                 downtime.take_down(session, target, tell, drain=job.asked.drain, allow=allow)
-            job.state.taken_down.append({"host": target.host.name, "service": target.service.name})
-            store.save(job.state)
+            if not failing:
+                job.state.taken_down.append(name)
+                store.save(job.state)
         yield
     finally:
         with uninterrupted():

@@ -191,7 +191,9 @@ def test_a_trial_that_changes_more_than_one_atom_against_its_parent_is_confounde
     assert isinstance(step, Trial)
     assert step.parent is not None
     assert step.confounded == ((step.parent ^ step.on).bit_count() > 1)
-    history = (observed(15, Outcome.SAME), observed(0, Outcome.PASS), observed(7, Outcome.SAME))
+    history: History = (
+        observed(15, Outcome.SAME), observed(0, Outcome.PASS), observed(7, Outcome.SAME),
+    )  # fmt: skip
     for _ in range(12):
         step = next_step(four, history)
         if isinstance(step, Verdict):

@@ -106,10 +106,10 @@ def bench(replay_host: Box, tmp_path: Path) -> Iterator[Bench]:
 def wait_for_trial(process: subprocess.Popen[str], number: int) -> str:
     """Read events until a trial of that number is on its way; return the bisect's id."""
     assert process.stdout is not None
-    bisect = ""
+    bisect: str = ""
     for line in process.stdout:
         event = json.loads(line)
-        bisect = event.get("id", bisect)
+        bisect = str(event.get("id", bisect))
         if event["event"] == "trial-start" and event["number"] >= number:
             return bisect
     raise AssertionError(process.communicate()[1])
@@ -274,9 +274,11 @@ def test_launches_that_were_there_before_are_not_made_again(bench: Bench) -> Non
     code, _, _ = bench.run("deploy", bench.box.name, "-p", "nvls", "--yes", "--json")
     assert code == 1
     code, lines, err = bench.run(
-        "bisect-flags", bench.box.name, "--good-last-ready", "--bad", "nvls", "--yes", "--json"
-    )
+        "bisect-flags", bench.box.name, "--good-last-ready", "--bad", "nvls", "--yes", "--json",
+        "--take-down", "main",
+    )  # fmt: skip
     assert code == 0, err
+    assert not [e for e in lines if e["event"] == "brought-back"]  # it was in a crash loop
     plan = lines[0]
     assert [(p["on"], p["outcome"]) for p in plan["paid"]] == [
         ([], "pass"), (["enable-nccl-nvls", "watchdog-timeout"], "same"),
