@@ -103,6 +103,7 @@ class Run:
             records.audit(self._audit_line())
             self.stage()
             self._stop_here_if_alone()
+            self._announce()
             self.change.commit()
             self._tell_files()
             result: dict[str, Any] = {}
@@ -148,8 +149,6 @@ class Run:
         old = before.get("InvocationID", "")
         if restart and old and before.get("ActiveState") != "inactive":
             records.ask_stop(name, old, self.reason or "restart for a new launch", self.by)
-        if self.launch is not None:
-            records.save_launch(self.launch)
         self._keep_revision()
         self.issued = True
         try:
@@ -162,6 +161,15 @@ class Run:
                 raise
         self._outcome({"invocation_id": invocation, "boot_id": records.boot_id()})
         return {"invocation_id": invocation, "replaced": old}
+
+    def _announce(self) -> None:
+        """Record the launch before its first file shows.
+
+        Where this agent or the host dies in between, a record without an invocation tells the next
+        plan that what runs may not be what lies there; a secret that changed shows nowhere else.
+        """
+        if self.launch is not None:
+            records.save_launch(self.launch)
 
     def _outcome(self, changes: dict[str, Any]) -> None:
         if self.launch is not None:
@@ -184,6 +192,8 @@ class Run:
 
     def _take_back(self) -> None:
         self.change.rollback()
+        if self.launch is not None:
+            records.forget_launch(self.service, self.launch["id"])
         if self.reloaded:
             unit.systemctl("daemon-reload", timeout=60.0)
 

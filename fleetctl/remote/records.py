@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -67,6 +68,12 @@ def save_launch(record: dict[str, Any]) -> None:
     for name in names:
         if name not in keep:
             os.unlink(os.path.join(folder, name))
+
+
+def forget_launch(service: str, name: str) -> None:
+    """Remove the record of a launch that was taken back before it began."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(_folder(service), places.safe_name(name) + ".json"))
 
 
 def launch(service: str, name: str) -> dict[str, Any] | None:

@@ -169,6 +169,29 @@ def test_what_was_edited_by_hand_since_is_drift(host_root: Path, systemctl: Syst
     assert revisions.drift("main")[0]["state"] == "missing"
 
 
+def test_a_power_cut_between_files_and_restart_leaves_a_launch_that_has_not_run(
+    host_root: Path, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A secret that changed differs in its file alone, which is the new one by now."""
+
+    class PowerCut(BaseException):
+        pass
+
+    def off(_self: files.Change) -> None:
+        commit(_self)
+        monkeypatch.setattr(apply.Run, "_take_back", lambda _run: None)
+        raise PowerCut
+
+    commit = files.Change.commit
+    monkeypatch.setattr(files.Change, "commit", off)
+    with pytest.raises(PowerCut):
+        run(plan(host_root))
+    assert (host_root / "etc/fleetctl/main/secrets.env").exists()
+    last = records.last_launch("main")
+    assert last is not None
+    assert last.get("invocation_id") is None, "the next plan restarts what runs"
+
+
 @pytest.mark.parametrize("word", ["verify", "daemon-reload"])
 def test_a_fault_before_the_restart_takes_everything_back(
     host_root: Path, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch, word: str
@@ -180,6 +203,7 @@ def test_a_fault_before_the_restart_takes_everything_back(
         run(plan(host_root))
     assert caught.value.fields["reference"] in ("unit-verify", "daemon-reload-failed")
     assert settled(host_root) == {f"etc/systemd/system/{UNIT}": "old unit"}
+    assert records.last_launch("main") is None, "what was taken back was no launch"
     assert lock.holder("main") is None
     assert not any(" restart " in line for line in systemctl.asked)
 
