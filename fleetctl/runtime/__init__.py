@@ -1,1 +1,0 @@
-"""How a service is kept on a host."""
