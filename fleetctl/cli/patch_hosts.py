@@ -30,6 +30,10 @@ Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="Kept with the c
 BreakLock = Annotated[
     str, typer.Option("--break-lock", metavar="REASON", help="Take somebody else's lock.")
 ]
+LockWait = Annotated[
+    float,
+    typer.Option("--lock-wait", metavar="SECONDS", help="Wait for somebody else's lock."),
+]
 
 
 def _links(selectors: list[str], everything: bool) -> list[Link]:
@@ -41,11 +45,13 @@ def _links(selectors: list[str], everything: bool) -> list[Link]:
     return [hosts.link(t) for t in select(snapshot.hosts(), patterns)]
 
 
-def _wish(why: str, restart: bool, break_lock: str, python: str = "") -> Wish:
+def _wish(why: str, restart: bool, break_lock: str, lock_wait: float, python: str = "") -> Wish:
     from fleetctl.apply import audit
     from fleetctl.patching.hosts import Wish
 
-    return Wish(audit.who(), audit.command_line(), why, restart, break_lock, python)
+    return Wish(
+        audit.who(), audit.command_line(), why, restart, break_lock, python, lock_wait=lock_wait
+    )
 
 
 def _each(
@@ -177,6 +183,7 @@ def push(
         typer.Option("--sglang", metavar="VERSION", help="Take what is there for this version."),
     ] = "",
     break_lock: BreakLock = "",
+    lock_wait: LockWait = 0.0,
     as_json: Json = False,
 ) -> int:
     """Apply a patch to services: all its places or none, for a limited time.
@@ -193,7 +200,7 @@ def push(
     patch = catalog.find(name, site_root())
     given, chosen_rung, seconds = pairs(params), _rung(rung), _seconds(expire)
     end = _at_expiry(at_expiry)
-    wish = _wish(why, restart, break_lock, python)
+    wish = _wish(why, restart, break_lock, lock_wait, python)
     seen = _may_restart(links, wish, yes, yes_protected, as_json)
     ready = Ready(places.cache() / "patched")
 
@@ -312,6 +319,7 @@ def revert(
     yes_protected: YesProtected = [],  # noqa: B006
     why: Why = "",
     break_lock: BreakLock = "",
+    lock_wait: LockWait = 0.0,
     as_json: Json = False,
 ) -> int:
     """Take patches out: the overlay goes, an edited file gets its exact bytes again.
@@ -323,7 +331,7 @@ def revert(
     known = set(catalog.names(site_root()))
     count = next((n for n, w in enumerate(words) if w not in known), len(words))
     links = _links(words[count:], everything)
-    wish = _wish(why, restart, break_lock)
+    wish = _wish(why, restart, break_lock, lock_wait)
     _may_restart(links, wish, yes, yes_protected, as_json)
 
     def work(link: Link) -> dict[str, Any]:

@@ -44,6 +44,7 @@ class Wish:
     break_lock: str = ""
     python: str = ""  # the interpreter, where the unit does not tell
     token: str = field(default_factory=lambda: secrets.token_hex(8))
+    lock_wait: float = 0.0  # seconds to wait for somebody else's lock
 
     def lock(self) -> dict[str, str]:
         """Return what the host's lock says of its holder."""
@@ -193,8 +194,9 @@ def push(
         "planned": planned,
         "lock": wish.lock(),
         "break_lock": wish.break_lock,
+        "lock_wait": wish.lock_wait,
     }
-    limit = RESTART_SECONDS if wish.restart else 120.0
+    limit = (RESTART_SECONDS if wish.restart else 120.0) + wish.lock_wait
 
     def ask(prepared: dict[str, Any] | None) -> dict[str, Any]:
         return call("patching.push", {**args, "prepared": prepared}, timeout=limit)
@@ -244,9 +246,9 @@ def revert(
         "patching.revert",
         {
             **place(target), "names": names, "leave": leave, "restart": wish.restart,
-            "lock": wish.lock(), "break_lock": wish.break_lock,
+            "lock": wish.lock(), "break_lock": wish.break_lock, "lock_wait": wish.lock_wait,
         },
-        timeout=RESTART_SECONDS if wish.restart else 120.0,
+        timeout=(RESTART_SECONDS if wish.restart else 120.0) + wish.lock_wait,
     )  # fmt: skip
 
 

@@ -156,9 +156,9 @@ def wait_free(service: str, seconds: float, session: Any) -> dict[str, Any] | No
             return waited
         if time.monotonic() >= until:
             raise _locked(service, found)
-        if session.cancelled():
+        if session is not None and session.cancelled():
             raise AgentError("interrupted", "nothing was changed", exit_code=130)
-        if time.monotonic() - told >= TELL:
+        if session is not None and time.monotonic() - told >= TELL:
             told = time.monotonic()
             session.emit({
                 "event": "waiting", "who": found["who"], "why": found.get("why", ""),

@@ -36,6 +36,8 @@ def locked(args: dict[str, Any]) -> Iterator[dict[str, Any]]:
     patch_store.drop_in_path(args["unit"])
     held = lock.holder(service) or {}
     nested = held.get("token") == args["lock"]["token"]
+    if args.get("lock_wait") and not nested:
+        lock.wait_free(service, float(args["lock_wait"]), None)
     taken = lock.acquire(service, args["lock"], args.get("break_lock", ""))
     try:
         state = patch_store.load(service) or patch_store.empty(service, args["unit"])

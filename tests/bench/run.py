@@ -42,6 +42,9 @@ BENCHES: dict[str, Bench] = {
     "deploy": Bench(
         "tests.bench.deploy:bench", "deploy to restart issued, crash line to terminal (needs a lab)"
     ),
+    "fleet": Bench(
+        "tests.bench.fleet:bench", "20 hosts deployed with all checks until all ready (needs a lab)"
+    ),
     "patches": Bench(
         "tests.bench.patches:bench", "cost of an inserted check; push to 20 hosts (needs a lab)"
     ),
