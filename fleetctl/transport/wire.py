@@ -198,6 +198,7 @@ class Wire(paramiko.Transport):
         super().__init__(sock, packetizer_class=_Packetizer)
         self._certificates_first = certificates_first
         self._offered = False
+        self._later: list[Any] = []
         self.partly_in = False  # a key was taken, and something else is wanted as well
         # The deadline ends each step; these are paramiko's own, shorter limits on the same steps.
         self.banner_timeout = self.auth_timeout = 3600.0
@@ -234,6 +235,23 @@ class Wire(paramiko.Transport):
             self._offered = False  # the one that was sent before
         else:
             super()._send_kex_init()  # type: ignore[misc]
+
+    def _send_user_message(self, message: Any) -> None:
+        """Keep what this very thread has to say until new keys are agreed on.
+
+        paramiko would wait here for the agreement that only this thread can reach (a channel that
+        the server closes meanwhile is answered from it): 30 s of silence, then a lost session.
+        """
+        if threading.current_thread() is self and not self.clear_to_send.is_set():
+            self._later.append(message)
+        else:
+            super()._send_user_message(message)  # type: ignore[misc]
+
+    def _parse_newkeys(self, message: Any) -> None:
+        super()._parse_newkeys(message)  # type: ignore[misc]
+        later, self._later = self._later, []
+        for one in later:
+            self._send_message(one)  # type: ignore[attr-defined]
 
     @property
     def preferred_keys(self) -> tuple[str, ...]:
