@@ -118,3 +118,27 @@ def test_a_resolver_that_never_ends_is_given_up(package: Path) -> None:
     with pytest.raises(AgentError) as caught:
         ask(package, "--tp-size 8", timeout=0.5)
     assert caught.value.fields["reference"] == "resolver-timeout"
+
+
+def test_where_the_gpu_was_touched_each_case_gets_a_program_of_its_own(package: Path) -> None:
+    """CUDA's words in a fork of a process that has used it, as torch 2.11 says them on a real GPU."""
+    args = package / "sglang" / "srt" / "server_args.py"
+    args.write_text(
+        args.read_text()
+        + "\nIMPORTED_BY = os.getpid()\nreal = prepare_server_args\n"
+        + "def prepare_server_args(argv):\n"
+        + "    found = real(argv)\n"
+        + "    if os.getpid() != IMPORTED_BY:\n"
+        + "        raise RuntimeError('Cannot re-initialize CUDA in forked subprocess. To use CUDA with "
+        + "multiprocessing, you must use the \\'spawn\\' start method')\n"
+        + "    return found\n"
+    )
+    good, other, wrong, unknown = ask(
+        package, "--tp-size 8", "--tp-size 8 --ep-size 4", "--tp-size 8 --ep-size 3", "--nothing"
+    )
+    assert good["ok"]
+    assert other["env_changes"] == {"WROTE": [None, "4"], "NCCL_NVLS_ENABLE": [None, "1"]}
+    assert wrong["error"]["message"] == "tp_size 8 is not a multiple of ep_size 3"
+    assert unknown["error"] | {"where": ""} == {
+        "type": "argparse", "message": "unrecognized arguments: --nothing", "where": "", "status": 2,
+    }  # fmt: skip
