@@ -52,3 +52,21 @@ signal.raise_signal(signal.SIGINT)
 print("on")
 """
     assert python(code) == "on"
+
+
+def test_one_that_python_drops_comes_again() -> None:
+    code = """
+import signal
+from fleetctl.cli.interrupt import guard
+guard()
+class Dying:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+try:
+    Dying()
+    while True:
+        signal.pause()
+except KeyboardInterrupt:
+    print("came")
+"""
+    assert python(code) == "came"
