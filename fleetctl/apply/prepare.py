@@ -79,7 +79,8 @@ def prepare(session: Session, target: Target, wish: Wish) -> Prepared:
     facts = facts_of(target, said["facts.gather"])
     findings: list[Finding] = []
     if facts.interpreter.sglang is not None:
-        if wish.revision is None:  # one that comes back was let through when it came first
+        # One that comes back was let through when it came first, maybe by a remark in its profile.
+        if wish.revision is None and not wish.again:
             findings = linting.check(
                 session, target, wish.profile, facts, said.get(FOLDER), wish.no_lint
             )

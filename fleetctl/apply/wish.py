@@ -40,6 +40,8 @@ class Wish:
     masked: bool = True
     patches: tuple[Patch, ...] = ()  # those that the profile or --patch asks for
     revision: Revision | None = None  # bring this one back, with its own texts
+    overrides: tuple[str, ...] = ()  # the --set and --unset of the command line, as they were typed
+    again: bool = False  # a launch that was let through before: its flags are as they were
     lock_wait: float = 0.0  # seconds to wait for somebody else's lock
 
     def limits(self) -> dict[str, Any]:

@@ -65,6 +65,7 @@ def reproduce(
         secrets=resolve_secrets(profile),
         allow=frozenset({"--keep-patches", *(f"--yes-protected={h}" for h in yes_protected or ())}),
         restart=True,
+        again=True,
         reason=f"reproduce {occurrence.id}",
         requests=read_requests(request) if request else again.requests_of(occurrence),
         timeout=timeout,

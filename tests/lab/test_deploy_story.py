@@ -126,18 +126,25 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(ops: Operator, replay_host
     assert after == before
 
 
+@pytest.mark.parametrize(
+    ("change", "token", "kind"),
+    [
+        (["--set", "tp-size=1"], 999999, "IndexError"),
+        ([], 511, "AttributeError"),  # a remark in the profile lets its tp-size through the lint
+    ],
+)
 def test_a_poison_request_is_watched_and_can_be_reproduced(
-    ops: Operator, replay_host: Box, tmp_path: Path
+    ops: Operator, replay_host: Box, tmp_path: Path, change: list[str], token: int, kind: str
 ) -> None:
     poison = tmp_path / "poison.json"
-    poison.write_text(json.dumps({"input_ids": [999999], "sampling_params": {"max_new_tokens": 1}}))
-    done = ops.deploy("lab-01", "tp8", "--set", "tp-size=1", "--request", str(poison))
+    poison.write_text(json.dumps({"input_ids": [token], "sampling_params": {"max_new_tokens": 1}}))
+    done = ops.deploy("lab-01", "tp8", *change, "--request", str(poison))
     assert done.rc == 1, done.out
     result = done.result
     assert (result["state"], result["phase"]) == ("failed-start", "serving")
     assert result["ready_seconds"] > 0
     assert done.named("ready")
-    assert result["triage"]["root"]["exception_type"] == "IndexError"
+    assert result["triage"]["root"]["exception_type"] == kind
     again = ops.run("reproduce", result["incident"], "-n", "2", "--yes", "--json")
     tally = again.events[-1]
     assert (again.rc, tally["tries"], tally["same"]) == (0, 2, 2)
