@@ -237,6 +237,7 @@ class Deployment:
                 "changed_since_ready": since,
                 "last_ready_profile": self.prepared.last_ready_profile or None,
                 "profile": self.wish.profile.name,
+                "overrides": list(self.wish.overrides),
                 "sglang": self.prepared.facts.interpreter.sglang,
             }
         return Outcome(

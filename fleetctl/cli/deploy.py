@@ -28,6 +28,12 @@ Hosts = Annotated[
 ]
 
 
+def given(sets: Sequence[str] | None, unsets: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the options of a launch's changes, to be typed again."""
+    pairs = [("--unset", one) for one in unsets or ()] + [("--set", one) for one in sets or ()]
+    return tuple(word for pair in pairs for word in pair)
+
+
 @app.command()
 def deploy(
     hosts: Hosts,
@@ -189,6 +195,7 @@ def deploy(
             allow=frozenset(allowed),
             restart=restart,
             no_lint=frozenset(no_lint or ()),
+            overrides=given(set_, unset),
             reason=reason,
             break_lock=break_lock,
             lock_wait=lock_wait,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from fleetctl.model.plan import span
 from fleetctl.model.triage import tells_of_failure
+from fleetctl.report import advice
 from fleetctl.triage.patched import findings
 
 GIB = 1024**3
@@ -206,11 +208,15 @@ def _details(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows += [("patch", text) for text in findings(triage.get("captured") or {})]
     if failed or result["state"] == "ready":
         rows += _changed(result, failed)
-    for advice in (triage.get("advice") or ())[:3]:
-        rows.append(("advice", str(advice.get("why") or advice["action"])))
-        if advice.get("command"):
-            mark = "  # disruptive" if advice.get("disruptive") else ""
-            rows.append(("", f"$ {advice['command']}{mark}"))
+    names = {
+        "HOST": result["host"],
+        "PROFILE": result.get("profile"),
+        "VERSION": result.get("sglang"),
+        "ID": result.get("incident"),
+    }
+    for step in (triage.get("advice") or ())[:3]:
+        rows.append(("advice", str(step.get("why") or step["action"])))
+        rows += [("", line) for line in [advice.command_line(step, names)] if line]
     rows += _places(result)
     return rows
 
@@ -244,9 +250,23 @@ def _changed(result: Mapping[str, Any], failed: bool) -> list[tuple[str, str]]:
     rows = [("changed", f"{len(atoms)} {noun} since the last ready launch: {', '.join(atoms)}")]
     good, bad = result.get("last_ready_profile"), result.get("profile")
     if failed and len(atoms) > 1 and good and bad:
-        command = f"fleetctl bisect-flags {result['host']} --good {good} --bad {bad}"
-        rows.append(("", f"a bisect would tell which: {command}"))
+        rows += [("", line) for line in _bisect(result, good, bad)]
     return rows
+
+
+def _bisect(result: Mapping[str, Any], good: str, bad: str) -> list[str]:
+    """Return what to type to bisect this very launch; one with --set or --unset is no profile yet."""
+    began = f"fleetctl bisect-flags {result['host']}"
+    changes = result.get("overrides") or ()
+    if changes:
+        new = f"{bad}-crashed"
+        return [
+            "a bisect would tell which; keep this launch as a profile first:",
+            f"$ fleetctl profiles save-as {new} -p {bad} {shlex.join(changes)}",
+            f"$ {began} --good-last-ready --bad {new}",
+        ]
+    end = "--good-last-ready" if good == bad else f"--good {good}"
+    return [f"a bisect would tell which: {began} {end} --bad {bad}"]
 
 
 def _places(result: Mapping[str, Any]) -> list[tuple[str, str]]:

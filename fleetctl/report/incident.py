@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fleetctl.model.incident import Group, Occurrence
+from fleetctl.report import advice
 from fleetctl.triage.patched import findings
 
 
@@ -59,7 +60,7 @@ def full_text(occurrence: Occurrence, group: Group) -> str:
     lines += [f"  owner       {group.owner}"] if group.owner else []
     lines += [f"  link        {link}" for link in group.links]
     lines += [f"  {event.at} {event.by}: {event.text}" for event in group.comments]
-    lines += _advice_lines(triage)
+    lines += _advice_lines(occurrence)
     return "\n".join(lines)
 
 
@@ -86,28 +87,44 @@ def titled(root: dict[str, Any]) -> str:
 
 def _cascade_lines(triage: dict[str, Any]) -> list[str]:
     lines = []
-    for cascade in list(triage.get("cascades") or ())[:6]:
+    told = [c for c in triage.get("cascades") or () if not str(c["kind"]).startswith("unit-")]
+    for cascade in told[:6]:
         count = f" ×{cascade['count']}" if cascade.get("count", 1) > 1 else ""
         lines.append(f"  followed by {cascade['kind']}{count}: {cascade['message'][:120]}")
     return lines
 
 
+# Told elsewhere, or, as systemd's word for how a unit ended, no more than ``ended`` says.
+_TOLD = ("patch_markers", "patches", "exit_kind", "exit_status", "unit_result")
+
+
 def _captured_lines(triage: dict[str, Any]) -> list[str]:
     captured = triage.get("captured") or {}
-    return [f"  patch       {text}" for text in findings(captured)] + [
-        f"  captured    {key} = {value}"
-        for key, value in sorted(captured.items())
-        if key not in ("patch_markers", "patches")
-    ]
+    ended = [str(captured[name]) for name in ("exit_kind", "exit_status") if captured.get(name)]
+    lines = [f"  ended       {', '.join(ended)}"] if ended else []
+    return (
+        lines
+        + [f"  patch       {text}" for text in findings(captured)]
+        + [
+            f"  captured    {key} = {value}"
+            for key, value in sorted(captured.items())
+            if key not in _TOLD
+        ]
+    )
 
 
-def _advice_lines(triage: dict[str, Any]) -> list[str]:
+def _advice_lines(occurrence: Occurrence) -> list[str]:
+    config = occurrence.config or {}
+    names = {
+        "HOST": occurrence.host,
+        "PROFILE": config.get("profile"),
+        "VERSION": (config.get("versions") or {}).get("sglang"),
+        "ID": occurrence.id,
+    }
     lines = []
-    for step in triage.get("advice") or ():
-        mark = "  (disruptive)" if step.get("disruptive") else ""
-        lines.append(f"  next        {step['action']}: {step['why']}{mark}")
-        if step.get("command"):
-            lines.append(f"              $ {step['command']}")
+    for step in occurrence.triage.get("advice") or ():
+        lines.append(f"  next        {step['why'] or step['action']}")
+        lines += [f"              {line}" for line in [advice.command_line(step, names)] if line]
     return lines
 
 

@@ -65,11 +65,35 @@ def test_show_tells_root_changes_and_next_step(
         "CUBLAS_STATUS_NOT_INITIALIZED",
         "ranks TP0, TP3",
         "2 atoms since",
-        "bisect_flags",
-        "(disruptive)",
+        "$ fleetctl bisect-flags  # disruptive",
         "×8",
     ):
         assert part in text
+
+
+def test_how_systemd_words_the_end_is_told_once_and_is_no_consequence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FLEETCTL_HOME", str(tmp_path))
+    one = crash("b" * 32)
+    one.triage["cascades"] += [
+        {"line": 990 + n, "kind": kind, "message": "Failed with result 'signal'.", "count": 1}
+        for n, kind in enumerate(("unit-ended", "unit-result", "unit-status"))
+    ]
+    one.triage["captured"] |= {
+        "exit_kind": "killed",
+        "exit_status": "9/KILL",
+        "unit_result": "signal",
+    }
+    store = open_store(tmp_path / "incidents.db")
+    store.record_occurrence(one)
+    store.close()
+    assert run(["incidents", "show", one.id]) == 0
+    text = capsys.readouterr().out
+    assert "  ended       killed, 9/KILL" in text
+    assert "unit-" not in text
+    assert "unit_result" not in text
+    assert "followed by wrapper ×8" in text
 
 
 def test_the_issue_text_names_no_host(log: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fleetctl.apply.outcome import State
+from fleetctl.report.advice import command_line
 from fleetctl.report.deploy import event_line, progress_text, verdict_lines
 from fleetctl.report.status import table
 
@@ -62,6 +63,44 @@ def test_a_crash_is_told_with_root_place_change_advice_and_ways_on() -> None:
         "fleetctl logs b300-01/main --invocation abc",
     ):  # fmt: skip
         assert part in text, text
+
+
+def test_a_bisect_is_offered_for_this_very_launch_and_not_for_its_profile_alone() -> None:
+    both = {"changed_since_ready": ["+a", "+b"], "profile": "ep8", "last_ready_profile": "tp8"}
+    changed = ["--unset", "enable-nccl-nvls", "--set", "env.X=a b"]
+    text = "\n".join(verdict_lines(result(**both, overrides=changed)))
+    assert (
+        "$ fleetctl profiles save-as ep8-crashed -p ep8 --unset enable-nccl-nvls --set 'env.X=a b'"
+        in text
+    )
+    assert "$ fleetctl bisect-flags b300-01 --good-last-ready --bad ep8-crashed" in text
+    same = "\n".join(verdict_lines(result(**both | {"last_ready_profile": "ep8"})))
+    assert "fleetctl bisect-flags b300-01 --good-last-ready --bad ep8" in same
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("fleetctl patch push capture-guard HOST", "$ fleetctl patch push capture-guard b300-01"),
+        ("fleetctl lint PROFILE --sglang VERSION", "$ fleetctl lint ep8 --sglang VERSION"),
+        (
+            "fleetctl bisect-flags HOST --good PROFILE --bad PROFILE",
+            "$ fleetctl bisect-flags b300-01 --good PROFILE --bad PROFILE",
+        ),
+        ("nc -vz HOST PORT", "$ nc -vz HOST PORT"),
+        ("--disable-cuda-graph", "add to the deploy: --set disable-cuda-graph"),
+        (
+            "--attention-backend triton --moe-runner-backend triton",
+            "add to the deploy: --set attention-backend=triton --set moe-runner-backend=triton",
+        ),
+        ("NCCL_NVLS_ENABLE=0", "add to the deploy: --set env.NCCL_NVLS_ENABLE=0"),
+        ("A=/b PATH=/b:$PATH", "$ A=/b PATH=/b:$PATH"),
+        ("", ""),
+    ],
+)
+def test_advice_is_something_to_type(command: str, shown: str) -> None:
+    names = {"HOST": "b300-01", "PROFILE": "ep8", "VERSION": None}
+    assert command_line({"command": command}, names) == shown
 
 
 def test_one_atom_needs_no_bisect() -> None:
