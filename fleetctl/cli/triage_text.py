@@ -126,11 +126,7 @@ def _advice(triage: Triage) -> list[str]:
             subsequent_indent=" " * 11,
         )
         if advice.command:
-            lines.append(
-                f"           $ {advice.command}"
-                if " " in advice.command and not advice.command.startswith("--")
-                else f"           {advice.command}"
-            )
+            lines.append(f"           $ {advice.command}")
     return lines
 
 
