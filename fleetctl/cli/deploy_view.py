@@ -9,6 +9,7 @@ from typing import Any
 
 from fleetctl.apply.outcome import Outcome
 from fleetctl.cli import app, show
+from fleetctl.cli.live import LiveLines
 from fleetctl.report import deploy as report
 
 PLAIN_EVERY = 10.0  # seconds between plain lines that only say how far a phase is
@@ -22,8 +23,7 @@ class View:
         self.diff = diff
         self._lock = threading.Lock()
         self._last: dict[str, tuple[str, float]] = {}
-        self._live = sys.stderr.isatty() and not as_json
-        self._shown = False  # a live line stands on the terminal, without its end
+        self._live = LiveLines(sys.stderr) if sys.stderr.isatty() and not as_json else None
 
     def tell(self, event: dict[str, Any]) -> None:
         """Show one event."""
@@ -48,6 +48,8 @@ class View:
                 show.out("\n".join(report.verdict_lines(event)))
             if outcome.fault is not None:
                 app.report(outcome.fault, as_json=self.as_json)
+            if self._live is not None:
+                self._live.drop(f"{event['host']}/{event['service']}")
 
     def _plan(self, event: dict[str, Any]) -> None:
         self._clear()
@@ -64,8 +66,8 @@ class View:
     def _phase(self, event: dict[str, Any]) -> None:
         key = f"{event['host']}/{event['service']}"
         phase, at = self._last.get(key, ("", 0.0))
-        if self._live and phase == event["phase"]:
-            self._over(report.event_line(event))
+        if self._live is not None and phase == event["phase"]:
+            self._live.show(key, report.event_line(event))
             return
         if (
             phase == event["phase"]
@@ -80,17 +82,9 @@ class View:
         if text:
             self._clear()
             show.note(text)
-
-    def _over(self, text: str) -> None:
-        """Write over the live line."""
-        import shutil
-
-        width = shutil.get_terminal_size().columns - 1
-        sys.stderr.write("\r\x1b[K" + show.safe_line(text)[:width])
-        sys.stderr.flush()
-        self._shown = True
+            if self._live is not None:
+                self._live.draw()
 
     def _clear(self) -> None:
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            self._shown = False
+        if self._live is not None:
+            self._live.clear()
