@@ -43,9 +43,12 @@ class Crew:
         return session
 
     def close(self) -> None:
-        """End every session."""
-        for session in self._sessions:
-            session.close()
+        """End every session, side by side: each waits for its host's last word."""
+        ends = [threading.Thread(target=s.close, daemon=True) for s in self._sessions]
+        for end in ends:
+            end.start()
+        for end in ends:
+            end.join()
 
     def each(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Return the results in order. KeyboardInterrupt is swallowed once: the work says how it ended."""
