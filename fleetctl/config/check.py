@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from fleetctl.config import schema
 from fleetctl.config.nearest import did_you_mean
 from fleetctl.config.nodes import Document, Path_
 from fleetctl.errors import ConfigError, FleetError, ManyErrors
@@ -17,14 +18,19 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def validate(model: type[M], document: Document) -> M:
-    """Return the model, or raise all of ``unknown-key``, ``missing-key`` and ``wrong-value`` at once."""
+    """Return the model, or raise all of ``unknown-key``, ``missing-key`` and ``wrong-value`` at once.
+
+    Those that the document kept come first.
+    """
     if not isinstance(document.value, dict):
         raise ConfigError("wrong-value", "a mapping is wanted", where=document.where())
     try:
-        return model.model_validate(document.value)
+        found = model.model_validate(document.value)
     except ValidationError as error:
         faults = [_fault(model, document, dict(e)) for e in error.errors(include_url=False)]
-        raise combined(faults) from error
+        raise combined([*document.faults, *faults]) from error
+    raise_all(list(document.faults))
+    return found
 
 
 def raise_all(errors: list[FleetError]) -> None:
@@ -63,7 +69,15 @@ def _fault(model: type[BaseModel], document: Document, error: dict[str, Any]) ->
         return ConfigError(
             "wrong-name", f"{name!r}: {_message(error)}", where=document.where(path, key=True)
         )
+    if path and isinstance(path[-1], int):
+        name = repr(str(error["input"]))  # one of a list has no name
     return ConfigError("wrong-value", f"{name}: {_message(error)}", where=document.where(path))
+
+
+_FORMS = {
+    schema.USER_FORM: "a user name is wanted: lower-case letters, digits, _ and -",
+    schema.FOLDER_FORM: "an absolute path without %, $, quotes and backslashes is wanted",
+}
 
 
 def _message(error: dict[str, Any]) -> str:
@@ -77,6 +91,8 @@ def _message(error: dict[str, Any]) -> str:
             return "a list is wanted, as in [a, b]"
         case "dict_type" | "model_type":
             return "a mapping is wanted"
+        case "string_pattern_mismatch":
+            return _FORMS[str(error["ctx"]["pattern"])]
         case _:
             return str(error["msg"]).replace("Input should be", "should be")
 

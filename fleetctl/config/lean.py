@@ -53,9 +53,9 @@ class _Lean:
         if name in self.seen:
             return
         self.seen.add(name)
-        document = load(self.files[name])
+        document = load(self.files[name], keep_faults=True)
         body = document.value
-        if not isinstance(body, dict) or not KEYS.issuperset(body):
+        if document.faults or not isinstance(body, dict) or not KEYS.issuperset(body):
             raise Unsure
         if "name" in body and _text(body["name"]) != name:
             raise Unsure

@@ -65,6 +65,9 @@ class Document:
     value: Any
     marks: dict[Path_, tuple[int, int]] = field(default_factory=dict)
     key_marks: dict[Path_, tuple[int, int]] = field(default_factory=dict)
+    faults: tuple[
+        FleetError, ...
+    ] = ()  # what was left out of the values, for who shows all faults at once
 
     def where(self, path: Path_ = (), *, key: bool = False) -> str:
         """Return ``file:line:col`` of a value (or of its key), else of the nearest thing around it."""
@@ -88,8 +91,11 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012  PyYAML's own class attribute
 
 
-def load(path: Path) -> Document:
-    """Read one YAML file. Raises ConfigError, or ManyErrors for all repeated keys and odd tags at once."""
+def load(path: Path, *, keep_faults: bool = False) -> Document:
+    """Read one YAML file. Raises ConfigError, or ManyErrors for all repeated keys and odd tags at once.
+
+    With ``keep_faults`` those two are left to ``validate``, which raises them with its own.
+    """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -100,10 +106,10 @@ def load(path: Path) -> Document:
         raise ConfigError(
             "unreadable", error.strerror or str(error), where=shown_path(path)
         ) from error
-    return parse(text, path)
+    return parse(text, path, keep_faults=keep_faults)
 
 
-def parse(text: str, path: Path) -> Document:
+def parse(text: str, path: Path, *, keep_faults: bool = False) -> Document:
     """Read YAML text as if it stood in ``path``."""
     try:
         root = yaml.compose(text, Loader=_Loader)
@@ -115,9 +121,9 @@ def parse(text: str, path: Path) -> Document:
         return document
     reader = _Reader(document)
     value = reader.read(root, ())
-    if reader.errors:
+    if reader.errors and not keep_faults:
         raise ManyErrors(reader.errors) if len(reader.errors) > 1 else reader.errors[0]
-    return Document(path, value, document.marks, document.key_marks)
+    return Document(path, value, document.marks, document.key_marks, tuple(reader.errors))
 
 
 def _syntax(error: yaml.YAMLError, path: Path) -> ConfigError:

@@ -60,7 +60,7 @@ class _Walk:
             return
         self._seen.add(name)
         try:
-            document = load(self.files[name])
+            document = load(self.files[name], keep_faults=True)
             layer = Layer(name, document, validate(ProfileFile, document))
         except FleetError as error:
             self.errors += gathered(error)

@@ -19,6 +19,8 @@ from pydantic import (
 
 from fleetctl.config.nodes import Plain, as_bool, as_json, is_null
 
+USER_FORM = r"^[a-z_][a-z0-9_-]*$"
+FOLDER_FORM = r"^/[^%$\"'\\]*$"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 SERVICE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 FLAG_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -273,10 +275,10 @@ class UnitEntry(Written):
     start_limit_interval: Whole | None = Field(
         None, description="… within these seconds; default 3600"
     )
-    user: Annotated[Text, Field(pattern=r"^[a-z_][a-z0-9_-]*$")] | None = Field(
+    user: Annotated[Text, Field(pattern=USER_FORM)] | None = Field(
         None, description="User that runs SGLang; default root"
     )
-    working_directory: Annotated[Text, Field(pattern=r"^/[^%$\"'\\]*$")] | None = None
+    working_directory: Annotated[Text, Field(pattern=FOLDER_FORM)] | None = None
     limit_nofile: Whole | None = Field(None, description="Open files; default 1048576")
     enable: Bool | None = Field(None, description="Start at boot; default false")
 

@@ -117,5 +117,5 @@ def load_site(path: Path | None = None) -> Site:
     Raises ConfigError, or ManyErrors for all faults of hosts.yaml at once.
     """
     root = places.site_folder(path)
-    hosts = read_hosts(load(root / "hosts.yaml"))
+    hosts = read_hosts(load(root / "hosts.yaml", keep_faults=True))
     return Site(root, hosts, profile_files(root / "profiles"))
