@@ -209,6 +209,9 @@ def deploy(
 
         view = View(as_json=as_json, diff=diff)
         typed = (lambda _: False) if as_json else show.type_name
+        if batch is not None and dry_run:
+            order = ", ".join(str(t) for t in targets)
+            show.note(f"rolling, {limits.batch} at once, the first alone: {order}")
         if rolls and not dry_run:
             from fleetctl.fleet import hooks, rolling
 

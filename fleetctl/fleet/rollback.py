@@ -62,6 +62,7 @@ def wish_for(session: Session, target: Target, to: int | None, base: Wish, site:
         secrets=secrets,
         patches=patches,
         revision=found,
+        overrides=(),  # those of the deploy that failed are not the old launch's
         reason=base.reason or f"rollback to revision {found.number}",
     )
 
