@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
 import os
@@ -34,7 +35,9 @@ COMMANDS: dict[str, Entry] = {
     "doctor": Entry("doctor", "Look hosts over before the first restart; changes nothing."),
     "diff-hosts": Entry("diff_hosts", "What differs between hosts that should be alike."),
     "adopt": Entry("adopt", "Turn a server that somebody else set up into a profile."),
-    "flags": Entry("flags", "SGLang's flags by release or host: list, show, diff, migrate, effect."),
+    "flags": Entry(
+        "flags", "SGLang's flags by release or host: list, show, diff, migrate, effect."
+    ),
     "schemas": Entry("schemas", "JSON schemas of hosts.yaml and profiles, for editors."),
     "triage": Entry("triage", "Find the root of a crash in a log, a bundle or standard input."),
     "rules": Entry("rules", "List, check and try the rules that triage goes by."),
@@ -154,6 +157,12 @@ def run(args: list[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return int(Exit.OK)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            return _unexpected(error)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in its buffer would fail again
+        report(_no_space(error), as_json="--json" in argv)
+        return int(Exit.NEGATIVE)
     except Exception as error:
         if hasattr(error, "exit_code") and hasattr(error, "show"):  # Typer's own usage errors
             error.show()
@@ -178,6 +187,14 @@ def report(error: FleetError, *, as_json: bool = False) -> None:
             print(json.dumps(body), file=sys.stderr)
             continue
         show.fault(one)
+
+
+def _no_space(error: OSError) -> FleetError:
+    place = str(error.filename or "the output")
+    return FleetError(
+        "no-space-here", error.strerror or "no space left", where=place,
+        hint="make room on this machine; what was changed on hosts is in `fleetctl audit HOST`",
+    )  # fmt: skip
 
 
 def _unexpected(error: Exception) -> int:
