@@ -49,6 +49,13 @@ def _read(args: dict[str, Any], session: Any) -> dict[str, Any]:
             batch = []
         if session.cancelled():
             break
+    if not count and args.get("invocation"):
+        raise AgentError(
+            "unknown-invocation",
+            "the journal has no line of invocation %s" % invocation,
+            hint="`fleetctl incidents list --json` has their ids; a journal that is full drops the oldest",
+            exit_code=2,
+        )
     session.emit({"event": "lines", "lines": batch})
     return {"invocation_id": invocation, "lines": count}
 
