@@ -207,7 +207,7 @@ def deploy(
             patches=patches,
         )
 
-        view = View(as_json=as_json, diff=diff)
+        view = View(as_json=as_json, diff=diff, dry_run=dry_run)
         typed = (lambda _: False) if as_json else show.type_name
         if batch is not None and dry_run:
             order = ", ".join(str(t) for t in targets)

@@ -18,9 +18,10 @@ PLAIN_EVERY = 10.0  # seconds between plain lines that only say how far a phase 
 class View:
     """Takes events and outcomes from the threads of the hosts."""
 
-    def __init__(self, *, as_json: bool, diff: bool = False) -> None:
+    def __init__(self, *, as_json: bool, diff: bool = False, dry_run: bool = False) -> None:
         self.as_json = as_json
         self.diff = diff
+        self.dry_run = dry_run  # the plan is the result then, and no remark on the way to one
         self._lock = threading.Lock()
         self._last: dict[str, tuple[str, float]] = {}
         self._live = LiveLines(sys.stderr) if sys.stderr.isatty() and not as_json else None
@@ -61,7 +62,7 @@ class View:
         lines += [f"  {number}. {text}" for number, text in enumerate(event["texts"], 1)]
         if self.diff:
             lines += [line for one in event["diffs"] for line in one["text"].splitlines()]
-        show.note("\n".join(lines))
+        (show.out if self.dry_run else show.note)("\n".join(lines))
 
     def _phase(self, event: dict[str, Any]) -> None:
         key = f"{event['host']}/{event['service']}"

@@ -97,7 +97,7 @@ def rollback(
         names = ", ".join(str(way.target) for way in ways)
         return show.confirm(f"Restart what serves on {names}?", yes=yes, as_json=as_json)
 
-    view = View(as_json=as_json, diff=diff)
+    view = View(as_json=as_json, diff=diff, dry_run=dry_run)
     typed = (lambda _: False) if as_json else show.type_name
     go = [t for t in targets if str(t) in wishes]
     ends = road.carry_out(go, wishes, view.tell, confirm, view.done, typed)

@@ -31,6 +31,15 @@ class Atom:
         return f"{prefix}{self.name}: {shown(self.before)} → {shown(self.after)}"
 
 
+LONGEST = 200  # characters
+
+
+def brief(atom: Atom | str) -> str:
+    """Return an atom's text for a person, cut where it would hide all else. Not for comparing."""
+    text = str(atom)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text)} characters)"
+
+
 def shown(value: Any) -> str:
     """Return a value as a person would write it on one line."""
     if isinstance(value, list | tuple):

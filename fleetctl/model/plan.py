@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from fleetctl.model.codec import decode
-from fleetctl.model.launch import Atom
+from fleetctl.model.launch import Atom, brief
 
 SCHEMA = "fleetctl.plan/1"
 MASK = "********"
@@ -273,7 +273,7 @@ class Plan:
         if not self.changed:
             return "0 atoms: same configuration as the last launch"
         count = f"{len(self.changed)} atom{'s' if len(self.changed) > 1 else ''}"
-        return f"{count}: " + ", ".join(str(a) for a in self.changed)
+        return f"{count}: " + ", ".join(brief(a) for a in self.changed)
 
     def describe(self) -> list[str]:
         """Return the plan as lines for a person."""

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from fleetctl.model.launch import brief
 from fleetctl.model.plan import span
 from fleetctl.model.triage import tells_of_failure
 from fleetctl.report import advice
@@ -247,7 +248,12 @@ def _changed(result: Mapping[str, Any], failed: bool) -> list[tuple[str, str]]:
     if not atoms:
         return [("changed", "nothing since the last ready launch")] if failed else []
     noun = "atom" if len(atoms) == 1 else "atoms"
-    rows = [("changed", f"{len(atoms)} {noun} since the last ready launch: {', '.join(atoms)}")]
+    rows = [
+        (
+            "changed",
+            f"{len(atoms)} {noun} since the last ready launch: {', '.join(map(brief, atoms))}",
+        )
+    ]
     good, bad = result.get("last_ready_profile"), result.get("profile")
     if failed and len(atoms) > 1 and good and bad:
         rows += [("", line) for line in _bisect(result, good, bad)]

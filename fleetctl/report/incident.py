@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fleetctl.model.incident import Group, Occurrence
+from fleetctl.model.launch import brief
 from fleetctl.report import advice
 from fleetctl.triage.patched import findings
 
@@ -49,9 +50,8 @@ def full_text(occurrence: Occurrence, group: Group) -> str:
     if occurrence.changed_since_ready:
         count = len(occurrence.changed_since_ready)
         atoms = "1 atom" if count == 1 else f"{count} atoms"
-        lines.append(
-            f"  changed     {atoms} since the last ready launch: {', '.join(occurrence.changed_since_ready)}"
-        )
+        texts = ", ".join(map(brief, occurrence.changed_since_ready))
+        lines.append(f"  changed     {atoms} since the last ready launch: {texts}")
     lines += _captured_lines(triage)
     if occurrence.launch_id:
         lines.append(f"  launch      {occurrence.launch_id}")

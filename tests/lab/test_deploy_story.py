@@ -118,8 +118,8 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(ops: Operator, replay_host
     )
     done = ops.run("deploy", "lab-01", "-p", "tp8", "--dry-run", "--diff")
     assert done.rc == 0
-    assert "systemctl daemon-reload" in done.err
-    assert "+ExecStart=" in done.err
+    assert "systemctl daemon-reload" in done.out
+    assert "+ExecStart=" in done.out
     after = replay_host.console(
         "find /etc/systemd/system /etc/fleetctl /var/lib/fleetctl 2>/dev/null; true"
     )

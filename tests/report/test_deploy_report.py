@@ -103,6 +103,14 @@ def test_advice_is_something_to_type(command: str, shown: str) -> None:
     assert command_line({"command": command}, names) == shown
 
 
+def test_a_value_of_a_whole_page_does_not_hide_the_rest() -> None:
+    atoms = ["env +X=" + "x" * 9000, "+b"]
+    text = "\n".join(verdict_lines(result(changed_since_ready=atoms)))
+    assert "2 atoms since the last ready launch: env +X=xxx" in text
+    assert "… (9007 characters), +b" in text
+    assert len(text) < 700
+
+
 def test_one_atom_needs_no_bisect() -> None:
     text = "\n".join(
         verdict_lines(result(changed_since_ready=["+a"], profile="b", last_ready_profile="a"))
