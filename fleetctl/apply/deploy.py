@@ -207,6 +207,9 @@ class Deployment:
         for name in ("ready_seconds", "crash", "requests", "last_line", "message", "restarts"):
             if result.get(name) not in (None, [], ""):
                 outcome.more[name] = result[name]
+        settings = self.prepared.rendered.settings if self.prepared else {}
+        if outcome.error == "crashed" and not self.watch_more and settings.get("restart") != "no":
+            outcome.more["restarts_after"] = settings.get("restart_sec")
         evidence.settle(self.session, outcome, result, self.wish.requests)
         return outcome
 

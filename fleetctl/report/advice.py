@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*=\S*")
-_WORD = re.compile(r"\b(HOST|VERSION|ID|PROFILE)\b")
+_WORD = re.compile(r"\b(?:HOST|VERSION|ID|PROFILE)\b|(?<=--profile )P\b")
 
 
 def command_line(advice: Mapping[str, Any], names: Mapping[str, str | None]) -> str:
     """Return the line to show for an advice, "" where it has no command.
 
-    ``names`` may hold HOST, PROFILE, VERSION and ID. Only fleetctl's own commands mean this launch by
-    them; the HOST of an `nc` is another one. A bisect has two profiles, so those stay open there.
+    ``names`` may hold HOST, PROFILE, P (the profile with what was changed for this launch), VERSION
+    and ID. Only fleetctl's own commands mean this launch by them; the HOST of an `nc` is another one.
+    A bisect has two profiles, so those stay open there.
     """
     command = str(advice.get("command") or "")
     if not command:

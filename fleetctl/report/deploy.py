@@ -212,6 +212,7 @@ def _details(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     names = {
         "HOST": result["host"],
         "PROFILE": result.get("profile"),
+        "P": shlex.join([*filter(None, [result.get("profile")]), *(result.get("overrides") or ())]),
         "VERSION": result.get("sglang"),
         "ID": result.get("incident"),
     }
@@ -283,6 +284,10 @@ def _places(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     if result["state"] == "interrupted" and result.get("invocation_id"):
         rows.append(("running", f"the service goes on starting ({result['invocation_id']})"))
         rows.append(("", f"$ fleetctl wait {where}   or   fleetctl stop {where}"))
+    if result.get("restarts_after") is not None:
+        seconds = span(float(result["restarts_after"]))
+        rows.append(("goes on", f"systemd starts it again after {seconds}; to leave it down:"))
+        rows.append(("", f"$ fleetctl stop {where}"))
     if result.get("restarts"):
         rows.append(("restarts", f"systemd has restarted it {result['restarts']} times"))
     if result.get("bundle"):

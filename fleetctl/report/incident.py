@@ -118,6 +118,7 @@ def _advice_lines(occurrence: Occurrence) -> list[str]:
     names = {
         "HOST": occurrence.host,
         "PROFILE": config.get("profile"),
+        "P": config.get("profile"),
         "VERSION": (config.get("versions") or {}).get("sglang"),
         "ID": occurrence.id,
     }

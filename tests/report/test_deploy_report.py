@@ -87,6 +87,10 @@ def test_a_bisect_is_offered_for_this_very_launch_and_not_for_its_profile_alone(
             "fleetctl bisect-flags HOST --good PROFILE --bad PROFILE",
             "$ fleetctl bisect-flags b300-01 --good PROFILE --bad PROFILE",
         ),
+        (
+            "fleetctl deploy HOST --profile P --set disable-cuda-graph",
+            "$ fleetctl deploy b300-01 --profile ep8 --unset x --set disable-cuda-graph",
+        ),
         ("nc -vz HOST PORT", "$ nc -vz HOST PORT"),
         ("--disable-cuda-graph", "add to the deploy: --set disable-cuda-graph"),
         (
@@ -99,8 +103,15 @@ def test_a_bisect_is_offered_for_this_very_launch_and_not_for_its_profile_alone(
     ],
 )
 def test_advice_is_something_to_type(command: str, shown: str) -> None:
-    names = {"HOST": "b300-01", "PROFILE": "ep8", "VERSION": None}
+    names = {"HOST": "b300-01", "PROFILE": "ep8", "P": "ep8 --unset x", "VERSION": None}
     assert command_line({"command": command}, names) == shown
+
+
+def test_a_unit_that_systemd_starts_again_is_said_to_go_on() -> None:
+    text = "\n".join(verdict_lines(result(restarts_after=15)))
+    assert "systemd starts it again after 15 s; to leave it down:" in text
+    assert "$ fleetctl stop b300-01/main" in text
+    assert "starts it again" not in "\n".join(verdict_lines(result()))
 
 
 def test_a_value_of_a_whole_page_does_not_hide_the_rest() -> None:
