@@ -230,8 +230,12 @@ class _Step:
         firsts = sum_of(c.flags & -c.flags for c in self.found)
         legs = [self.problem.full & ~firsts & ~(1 << a) for a in members(flags)]
         return [
-            Trial(on, Purpose.CONFIRM) for on in legs if on and self.masks.visible(on) >= HOPELESS
+            Trial(on, Purpose.CONFIRM)
+            for on in legs
+            if on and self.masks.visible(on) >= HOPELESS and not self._confirmed(on, Outcome.PASS)
         ]
+
+    # everything else
 
     def _rest(self) -> list[Trial] | Verdict:
         """Return the launches that show the causes from the other side, then the verdict.

@@ -88,19 +88,28 @@ def sentence(said: dict[str, Any]) -> str:
 
 
 def _cause_sentence(cause: dict[str, Any], hunted: str) -> str:
-    flags = cause["flags"]
-    needs = " and ".join(flags) if flags else "nothing for certain"
-    text = f"{needs} {'bring' if len(flags) > 1 else 'brings'} {hunted}"
-    text += (
-        ": crashes with it alone, serves without it."
-        if cause["confirmed"]
-        else "; not confirmed from both sides."
-    )
-    if cause["undetermined"]:
-        text += f" Undetermined: {', '.join(cause['undetermined'])}"
+    flags, open_ = cause["flags"], cause["undetermined"]
+    several = len(flags) > 1
+    text = f"{_listed(flags) if flags else 'Nothing for certain'} {'bring' if several else 'brings'} {hunted}"
+    if cause["confirmed"]:
+        alone = _listed([*flags, *open_])
+        back = "one of them" if several else flags[0]
         text += (
-            f", hidden by an earlier failure ({cause['masked_by']}): fix or patch that one and run again."
+            f": it crashes with {alone} alone, and serves once {back} is back at its good value."
+        )
+    else:
+        text += "; not confirmed from both sides."
+    if cause.get("confirmed_without"):
+        text += f" Seen with {_listed(cause['confirmed_without'])} off as well."
+    if open_:
+        text += f" Undetermined: {_listed(open_)}"
+        text += (
+            f", hidden by another failure ({cause['masked_by']}): fix or patch that one and run again."
             if cause["masked_by"]
             else "."
         )
     return text
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -97,15 +97,15 @@ def mark(
 ) -> int:
     """Correct what a trial told; `bisect-flags --resume ID` then plans anew from it."""
     from fleetctl.report import bisect as report
-    from fleetctl.trials import runner, store
+    from fleetctl.trials import store, words
 
     state = store.load(bisect)
     entry = state.mark(trial, word)
     store.keep(state)
     if as_json:
-        show.json_line({"event": "marked"} | runner.entry_json(entry))
+        show.json_line({"event": "marked"} | words.entry_json(entry))
     else:
-        show.out(report.table_row(runner.entry_json(entry)))
+        show.out(report.table_row(words.entry_json(entry)))
     return 0
 
 
@@ -113,15 +113,15 @@ def mark(
 def undo(bisect: Id, as_json: AsJson = False) -> int:
     """Forget the last trial of a bisect."""
     from fleetctl.report import bisect as report
-    from fleetctl.trials import runner, store
+    from fleetctl.trials import store, words
 
     state = store.load(bisect)
     entry = state.undo()
     store.keep(state)
     if as_json:
-        show.json_line({"event": "undone"} | runner.entry_json(entry))
+        show.json_line({"event": "undone"} | words.entry_json(entry))
     else:
-        show.out("forgotten: " + report.table_row(runner.entry_json(entry)).strip())
+        show.out("forgotten: " + report.table_row(words.entry_json(entry)).strip())
     return 0
 
 

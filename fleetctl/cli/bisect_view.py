@@ -15,7 +15,7 @@ from fleetctl.bisect.estimate import remaining
 from fleetctl.cli import show
 from fleetctl.errors import Exit, FleetError
 from fleetctl.report import bisect as report
-from fleetctl.trials import runner, store
+from fleetctl.trials import store, words
 
 if TYPE_CHECKING:
     from fleetctl.bisect.state import State
@@ -43,7 +43,7 @@ class View:
         """Show what differs, what is known already, and what it will cost."""
         state, ground = self.job.state, self.job.ground
         left = remaining(state.problem(), state.history(), len(state.hosts))
-        each = runner.seconds_each(state)
+        each = words.seconds_each(state)
         if self.as_json:
             show.json_line(self._plan_json(left.mean, left.high, each))
             return
@@ -52,7 +52,7 @@ class View:
         ]
         lines += [f"  note: {note}" for note in ground.notes]
         lines += [
-            f"  {n:2}. {s.name}  ({runner.describe(s)})"
+            f"  {n:2}. {s.name}  ({words.describe(s)})"
             for n, s in enumerate(state.space.switches, 1)
         ]
         if state.space.equal:
@@ -92,7 +92,7 @@ class View:
             "differs_otherwise": [str(a) for a in state.space.fixed],
             "equal_when_resolved": [str(a) for a in state.space.equal],
             "notes": self.job.ground.notes,
-            "paid": [runner.entry_json(e) for e in state.trials],
+            "paid": [words.entry_json(e) for e in state.trials],
             "rounds": round(mean, 1),
             "at_most": high,
             "seconds_each": round(each, 1),
@@ -217,10 +217,10 @@ def detach(job: Job, *, as_json: bool) -> int:
     state = job.state
     state.status = "stopped"
     store.save(state)
-    words = [sys.executable, "-m", "fleetctl", *_words(state.id)]
+    argv = [sys.executable, "-m", "fleetctl", *_words(state.id)]
     with log_file(state.id).open("ab") as log:
         child = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
     pid_file(state.id).write_text(f"{child.pid}\n")
     if as_json:

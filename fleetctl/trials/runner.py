@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import concurrent.futures
-import os
 import shlex
-import subprocess
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fleetctl.bisect import verdict as verdicts
 from fleetctl.bisect.estimate import remaining
 from fleetctl.bisect.model import Options, Outcome, Purpose, Status, Trial, Verdict
 from fleetctl.bisect.planner import next_round
-from fleetctl.bisect.space import Space, Switch, reweigh, split
+from fleetctl.bisect.refine import refine
+from fleetctl.bisect.space import Space, reweigh
 from fleetctl.bisect.state import Entry, Stage, State, counts, names_of
 from fleetctl.clock import Clock, SystemClock, rfc3339
 from fleetctl.errors import UnreachableError
 from fleetctl.model.fleet import Profile
-from fleetctl.model.launch import shown
 from fleetctl.trials import store
+from fleetctl.trials.checking import checked
 from fleetctl.trials.classify import INFRA_LABELS, Judged, hunted_by, judge
 from fleetctl.trials.host import Launched, TrialHost, uninterrupted
 from fleetctl.trials.setup import Ground
+from fleetctl.trials.words import entry_json, seconds_each
 
 Event = dict[str, Any]
 Tell = Callable[[Event], None]
-SKIP = 125
-CHECK_SECONDS = 1800.0
 FAST_STAGE = -1  # launches that only ask whether dummy weights show the same crash
-AS_IF_NEW = 300.0  # seconds of a launch while none was measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +138,10 @@ class Bisect:
             self._one(*pairs[0])
             return
         with concurrent.futures.ThreadPoolExecutor(len(pairs)) as pool:
-            futures = [pool.submit(self._launch, trial, host) for trial, host in pairs]
+            futures = [
+                pool.submit(self._launch, trial, host, place)
+                for place, (trial, host) in enumerate(pairs)
+            ]
             try:
                 pending = set(futures)
                 while pending:
@@ -152,10 +152,9 @@ class Bisect:
                     host.session.cancel()
                 concurrent.futures.wait(futures)
                 raise
-        # The bad end first: what it shows is what the others are compared with.
-        order = sorted(range(len(pairs)), key=lambda n: -pairs[n][0].on.bit_count())
-        for place in order:
-            self._judged(pairs[place][0], pairs[place][1], *futures[place].result())
+        # The planner puts the bad end first: what it shows is what the others are compared with.
+        for (trial, host), future in zip(pairs, futures, strict=True):
+            self._judged(trial, host, *future.result())
 
     def _one(self, trial: Trial, host: TrialHost) -> None:
         self._judged(trial, host, *self._launch(trial, host))
@@ -163,12 +162,14 @@ class Bisect:
     def _profile(self, trial: Trial) -> Profile:
         return self.ground.profile(self.ground.set_of(trial.on))
 
-    def _launch(self, trial: Trial, host: TrialHost) -> tuple[Launched, float, Judged | None]:
+    def _launch(
+        self, trial: Trial, host: TrialHost, place: int = 0
+    ) -> tuple[Launched, float, Judged | None]:
         """Launch one trial and leave the host clean; also what ``--check`` said of it."""
         proof = trial.purpose is not Purpose.SEARCH
         fast = self.state.options.get("fast") == "on" and not proof
         profile = self._profile(trial)
-        number = len(self.state.trials) + 1
+        number = len(self.state.trials) + 1 + place
         event = {
             "event": "trial-start", "number": number, "host": host.name,
             "on": list(names_of(self.state.space, trial.on)), "purpose": trial.purpose.value,
@@ -200,7 +201,7 @@ class Bisect:
                 tell=self.tell,
             )
             if self.how.check and launched.result["state"] == "ready":
-                said = self._check(host)
+                said = checked(self.how.check, host)
         finally:
             with uninterrupted():
                 self._end(host, launched)
@@ -233,26 +234,6 @@ class Bisect:
             own = dict(given) if isinstance(given, dict) else {}
             flags["json-model-override-args"] = own | {"num_hidden_layers": self.how.fast_layers}
         return replace(profile, flags=flags)
-
-    def _check(self, host: TrialHost) -> Judged:
-        """Run the person's check against the trial that serves: 0 good, 125 skip, else bad."""
-        service = host.trial.service
-        url = f"http://{host.target.host.address}:{service.port}"
-        env = {"FLEETCTL_HOST": host.name, "FLEETCTL_URL": url, "FLEETCTL_PORT": str(service.port)}
-        try:
-            done = subprocess.run(
-                ["/bin/sh", "-c", self.how.check], env=os.environ | env, capture_output=True,
-                text=True, timeout=CHECK_SECONDS, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return Judged(Outcome.OTHER, "serving", "the check gave no end", "check")
-        if done.returncode == 0:
-            return Judged(Outcome.PASS, "serving")
-        if done.returncode == SKIP:
-            return Judged(Outcome.INVALID, "serving", note="the check said skip")
-        said = (done.stdout or done.stderr).strip().splitlines()
-        note = said[-1][:200] if said else f"status {done.returncode}"
-        return Judged(Outcome.SAME, "serving", "the check fails", "check", "check", note)
 
     # --- judging ---
 
@@ -383,50 +364,20 @@ class Bisect:
         step = remaining(self.state.problem(), self.state.history(), len(self.hosts))
         self.tell({
             "event": "remaining", "rounds": round(step.mean, 1), "at_most": step.high,
-            "seconds": round(step.mean * self.seconds_each(), 1), "text": str(step),
-            "time": step.minutes(self.seconds_each()),
+            "seconds": round(step.mean * seconds_each(self.state), 1), "text": str(step),
+            "time": step.minutes(seconds_each(self.state)),
         })  # fmt: skip
-
-    def seconds_each(self) -> float:
-        """Return how long a launch takes, by those so far."""
-        return seconds_each(self.state)
 
     # --- the end ---
 
     def _refine(self, step: Verdict) -> bool:
         """Go on inside a switch of several differences that turned out to be guilty."""
-        if step.status is not Status.FOUND or not self.how.split or len(self.state.stages) > 1:
+        if not self.how.split or not refine(self.state, step):
             return False
-        if len(step.causes) != 1 or step.causes[0].undetermined:
-            return False
-        guilty = self.ground.set_of(step.causes[0].flags)
-        coarse = [s for s in guilty if len(s.parts) > 1]
-        if not coarse:
-            return False
-        self.state.verdict = verdicts.to_json(self.state, step)
-        fine = split(self.state.space, [s.name for s in coarse])
-        base = tuple(s for s in guilty if s not in coarse)
-        self.state.stages.append(Stage(fine, base))
         self._use_stage()
-        self._carry_over(base, coarse)
-        self.tell({"event": "split", "flags": [s.name for s in fine.switches]})
+        self.tell({"event": "split", "flags": [s.name for s in self.state.space.switches]})
         self.save()
         return True
-
-    def _carry_over(self, base: tuple[Switch, ...], coarse: list[Switch]) -> None:
-        """Take what the first search showed of the new ends: with all of the parts, and with none."""
-        every = names_of(self.state.space, self.state.problem().full)
-        with_all = {s.name for s in (*base, *coarse)}
-        with_none = {s.name for s in base}
-        for entry in list(self.state.trials):
-            if entry.stage != 0 or entry.outcome not in (Outcome.PASS, Outcome.SAME):
-                continue
-            for names, on in ((with_all, every), (with_none, ())):
-                if set(entry.on) == names:
-                    self.state.add(replace(
-                        entry, stage=1, on=on, purpose=Purpose.CALIBRATE.value, cached=True,
-                        note=f"trial {entry.number}",
-                    ))  # fmt: skip
 
     def _finish(self, step: Verdict) -> dict[str, Any]:
         coarse = self.state.verdict if len(self.state.stages) > 1 else None
@@ -446,27 +397,3 @@ class Bisect:
 def _by_weight(space: Space) -> Space:
     order = sorted(space.switches, key=lambda s: (-s.weight, s.name))
     return replace(space, switches=tuple(order))
-
-
-def entry_json(entry: Entry) -> dict[str, Any]:
-    """Return a trial as an event."""
-    return asdict(entry) | {"on": list(entry.on)}
-
-
-def seconds_each(state: State) -> float:
-    """Return how long a launch takes: the mean of those measured, else five minutes."""
-    known = [
-        e.seconds for e in state.trials if e.launched and e.outcome != Outcome.INFRA and e.seconds
-    ]
-    paid = [e.seconds for e in state.trials if e.purpose == Purpose.PAID and e.seconds]
-    found = known or paid
-    return sum(found) / len(found) if found else AS_IF_NEW
-
-
-def describe(switch: Switch) -> str:
-    """Return what a switch changes, for a person."""
-    return "; ".join(
-        f"{p.name}: {shown(p.before) if p.before is not None else '(not there)'} → "
-        f"{shown(p.after) if p.after is not None else '(not there)'}"
-        for p in switch.parts
-    )

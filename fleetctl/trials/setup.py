@@ -141,14 +141,18 @@ def _resolve(ground: Ground) -> None:
     ends = [ground.rendered(ground.good), ground.rendered(ground.bad)]
     singles = [ground.rendered(ground.profile([s])) for s in switches]
     answers = ground.resolver.ask(ends + singles[: MOST - 2])
+    alone = {s.name: a for s, a in zip(switches, answers[2:], strict=False)}
     for end, answer in zip(("good", "bad"), answers, strict=False):
         if answer.error:
             profile = ground.good if end == "good" else ground.bad
+            blamed = [n for n, a in alone.items() if a.error] if end == "bad" else []
             raise UsageError(
                 f"{end}-invalid",
                 f"SGLang refuses the arguments of {profile.name}: {answer.error}",
                 where=str(ground.target),
-                hint="that needs no bisect: `fleetctl lint` says which flag",
+                hint=f"that needs no bisect: {', '.join(blamed)} is refused by itself"
+                if blamed
+                else "that needs no bisect: `fleetctl lint` says which flag",
             )
     if ground.resolver.missing:
         ground.notes.append(
@@ -156,7 +160,6 @@ def _resolve(ground: Ground) -> None:
             "refused combinations are then only found by the flag schema, or by a launch"
         )
         return
-    alone = {s.name: a for s, a in zip(switches, answers[2:], strict=False)}
     same = [n for n, a in alone.items() if not a.error and a.digest == answers[0].digest]
     refused = [s for s in switches if alone.get(s.name) and alone[s.name].error]
     paired = {}

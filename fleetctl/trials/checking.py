@@ -1,0 +1,40 @@
+"""A person's own judgement of a trial that serves: wrong output, slow answers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+from fleetctl.bisect.model import Outcome
+from fleetctl.trials.classify import Judged
+from fleetctl.trials.host import TrialHost
+
+SKIP = 125
+SECONDS = 1800.0
+
+
+def checked(command: str, host: TrialHost) -> Judged:
+    """Run ``--check`` here against the trial: status 0 is good, 125 skips, anything else is bad.
+
+    It is told FLEETCTL_HOST, FLEETCTL_PORT and FLEETCTL_URL.
+    """
+    service = host.trial.service
+    env = os.environ | {
+        "FLEETCTL_HOST": host.name,
+        "FLEETCTL_PORT": str(service.port),
+        "FLEETCTL_URL": f"http://{host.target.host.address}:{service.port}",
+    }
+    try:
+        done = subprocess.run(
+            ["/bin/sh", "-c", command], env=env, capture_output=True, text=True, timeout=SECONDS,
+            check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return Judged(Outcome.INVALID, "serving", note=f"the check gave no end in {SECONDS:g} s")
+    if done.returncode == 0:
+        return Judged(Outcome.PASS, "serving")
+    if done.returncode == SKIP:
+        return Judged(Outcome.INVALID, "serving", note="the check said skip")
+    said = (done.stdout or done.stderr).strip().splitlines()
+    note = said[-1][:200] if said else f"status {done.returncode}"
+    return Judged(Outcome.SAME, "serving", "the check fails", "check", "check", note)

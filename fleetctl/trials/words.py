@@ -1,0 +1,37 @@
+"""What the views of a bisect need of its state: events, spans, descriptions."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from fleetctl.bisect.model import Outcome, Purpose
+from fleetctl.bisect.space import Switch
+from fleetctl.bisect.state import Entry, State
+from fleetctl.model.launch import shown
+
+AS_IF_NEW = 300.0  # seconds of a launch while none was measured
+
+
+def entry_json(entry: Entry) -> dict[str, Any]:
+    """Return a trial as an event."""
+    return asdict(entry) | {"on": list(entry.on)}
+
+
+def seconds_each(state: State) -> float:
+    """Return how long a launch takes: the mean of those measured, else five minutes."""
+    known = [
+        e.seconds for e in state.trials if e.launched and e.outcome != Outcome.INFRA and e.seconds
+    ]
+    paid = [e.seconds for e in state.trials if e.purpose == Purpose.PAID and e.seconds]
+    found = known or paid
+    return sum(found) / len(found) if found else AS_IF_NEW
+
+
+def describe(switch: Switch) -> str:
+    """Return what a switch changes, for a person."""
+    return "; ".join(
+        f"{p.name}: {shown(p.before) if p.before is not None else '(not there)'} → "
+        f"{shown(p.after) if p.after is not None else '(not there)'}"
+        for p in switch.parts
+    )
