@@ -18,8 +18,8 @@ from fleetctl.triage import backends
 from fleetctl.triage.scan import Scan, scan
 from fleetctl.triage.triggers import TRIGGERS
 
-_HEAD, _TAIL = 64 << 10, 256 << 10
-_BEFORE, _AFTER = 4 << 10, 32 << 10
+_HEAD, _TAIL = 64 << 10, 160 << 10
+_BEFORE, _AFTER = 4 << 10, 16 << 10
 _FIRST, _LAST = 3 << 20, 5 << 20  # bytes of windows kept from the start and from the end
 _BASE = 1 << 40  # a record's line is window × _BASE + line in the window until it is shown
 _CHUNK = 1 << 20

@@ -32,14 +32,14 @@ class Match:
     start: int = 0
 
 
-class Matcher:
-    """Finds the matches of rules in a fixed list of units."""
+class _Index:
+    """Finds the units that hold a literal, among some of the units."""
 
-    def __init__(self, units: Sequence[Unit]) -> None:
-        self._units = units
+    def __init__(self, units: Sequence[Unit], numbers: Iterable[int]) -> None:
         shapes: dict[str, list[int]] = {}
-        for number, unit in enumerate(units):
-            shapes.setdefault(unit.text[:_LOOKED_AT].lower().translate(DIGITS), []).append(number)
+        for number in numbers:
+            shape = units[number].text[:_LOOKED_AT].lower().translate(DIGITS)
+            shapes.setdefault(shape, []).append(number)
         # Most lines of a long log differ in digits alone: literals are looked for once in each shape.
         self._members = list(shapes.values())
         self._blob = "\n".join(shapes)
@@ -50,30 +50,10 @@ class Matcher:
             at += len(shape) + 1
         self._hits: dict[str, list[int]] = {}
 
-    def run(self, rules: Iterable[Rule]) -> list[Match]:
-        """Return all matches, in the order of the log."""
-        found = [match for rule in rules for match in self._rule(rule)]
-        found.sort(key=lambda m: (m.unit.index, m.unit.kind == EXCEPTION))
-        return found
-
-    def _rule(self, rule: Rule) -> list[Match]:
-        found: dict[int, Match] = {}
-        for pattern in rule.any:
-            numbers = self._candidates(pattern)
-            if rule.means in _COMMON and len(numbers) > 2 * _ENOUGH:
-                numbers = numbers[:_ENOUGH] + numbers[-_ENOUGH:]
-            for number in numbers:
-                if number not in found:
-                    match = _try(rule, pattern, self._units[number])
-                    if match is not None:
-                        found[number] = match
-            if len(found) > _MANY:
-                break
-        return list(found.values())
-
-    def _candidates(self, pattern: Pattern) -> list[int]:
+    def candidates(self, pattern: Pattern) -> list[int]:
+        """Return the numbers of the units that may match a pattern."""
         if not pattern.literals:
-            return list(range(len(self._units)))
+            return sorted(number for members in self._members for number in members)
         lists = [self._where(literal) for literal in pattern.literals]
         if len(lists) == 1:
             return lists[0]
@@ -96,6 +76,38 @@ class Matcher:
         found.sort()
         self._hits[literal] = found
         return found
+
+
+class Matcher:
+    """Finds the matches of rules in a fixed list of units."""
+
+    def __init__(self, units: Sequence[Unit]) -> None:
+        self._units = units
+        self._all = _Index(units, range(len(units)))
+        exceptions = (n for n, unit in enumerate(units) if unit.kind == EXCEPTION)
+        self._exceptions = _Index(units, exceptions)
+
+    def run(self, rules: Iterable[Rule]) -> list[Match]:
+        """Return all matches, in the order of the log."""
+        found = [match for rule in rules for match in self._rule(rule)]
+        found.sort(key=lambda m: (m.unit.index, m.unit.kind == EXCEPTION))
+        return found
+
+    def _rule(self, rule: Rule) -> list[Match]:
+        found: dict[int, Match] = {}
+        index = self._exceptions if rule.on == EXCEPTION or rule.type else self._all
+        for pattern in rule.any:
+            numbers = index.candidates(pattern)
+            if rule.means in _COMMON and len(numbers) > 2 * _ENOUGH:
+                numbers = numbers[:_ENOUGH] + numbers[-_ENOUGH:]
+            for number in numbers:
+                if number not in found:
+                    match = _try(rule, pattern, self._units[number])
+                    if match is not None:
+                        found[number] = match
+            if len(found) > _MANY:
+                break
+        return list(found.values())
 
 
 @lru_cache(maxsize=4096)

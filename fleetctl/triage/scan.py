@@ -7,6 +7,7 @@ the same answer. Files are read in slices, so memory does not grow with the file
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import sys
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from fleetctl.triage.patterns import joined
 SLICE = 1 << 20  # bytes a worker reads at once; larger ones cost page faults
 AHEAD = 16 << 10  # bytes read beyond a slice, in which its last line usually ends
 LINE_LIMIT = 1 << 20  # bytes of one line that are looked at
+_SHARES = 32  # of a file, for the processes to take; fewer than 256
 HIT_LIMIT = 20_000  # lines kept: the first half and the last half of them
 
 
@@ -113,27 +115,51 @@ class _Job:
 
 
 def _in_processes(job: _Job, slices: range, workers: int) -> list[_Part]:
-    """Run equal shares side by side. Forked, so that compiled patterns need not be built again."""
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
+    """Run shares side by side, the next to whoever is free: a busy core must not hold up the others.
 
-    share = -(-len(slices) // workers)
-    context = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(workers, context, initializer=_inherit, initargs=(job,)) as pool:
-        return list(
-            pool.map(_run_share, [slices[k : k + share] for k in range(0, len(slices), share)])
-        )
+    Forked, so that compiled patterns need not be built again. The shares wait as bytes in a pipe.
+    """
+    size = max(1, -(-len(slices) // min(_SHARES, len(slices))))
+    shares = [slices[k : k + size] for k in range(0, len(slices), size)]
+    queue, feed = os.pipe()
+    os.write(feed, bytes(range(len(shares))))
+    os.close(feed)
+    children = [_fork(job, shares, queue) for _ in range(workers - 1)]
+    done = _work(job, shares, queue)
+    os.close(queue)
+    for process, answer in children:
+        with os.fdopen(answer, "rb") as file:
+            data = file.read()
+        _, status = os.waitpid(process, 0)
+        if status or not data:
+            raise OSError(f"a process that read {job.path} ended early")
+        done |= pickle.loads(data)  # noqa: S301  # our own child wrote it
+    return [done[number] for number in sorted(done)]
 
 
-_inherited: list[_Job] = []
+def _fork(job: _Job, shares: list[range], queue: int) -> tuple[int, int]:
+    """Start a worker; return its pid and where its answer can be read."""
+    answer, told = os.pipe()
+    process = os.fork()
+    if process:
+        os.close(told)
+        return process, answer
+    status = 1
+    try:
+        os.close(answer)
+        with os.fdopen(told, "wb") as file:
+            pickle.dump(_work(job, shares, queue), file, pickle.HIGHEST_PROTOCOL)
+        status = 0
+    finally:
+        os._exit(status)
 
 
-def _inherit(job: _Job) -> None:
-    _inherited[:] = [job]
-
-
-def _run_share(slices: range) -> _Part:
-    return _run(_inherited[0], slices)
+def _work(job: _Job, shares: list[range], queue: int) -> dict[int, _Part]:
+    """Take shares from the queue until it is empty; return what each gave, by its number."""
+    done: dict[int, _Part] = {}
+    while token := os.read(queue, 1):
+        done[token[0]] = _run(job, shares[token[0]])
+    return done
 
 
 def _run(job: _Job, slices: range) -> _Part:
