@@ -14,7 +14,7 @@ from fleetctl.errors import ConfigError
 from fleetctl.model.fleet import Host, Profile, SecretRef, Service, Target
 from fleetctl.model.launch import Atom, LaunchConfig, diff_configs
 from fleetctl.model.plan import MASK, WriteFile
-from fleetctl.render import quote, unit
+from fleetctl.render import in_the_open, quote, unit
 from fleetctl.render.arguments import flag_words
 from fleetctl.render.diag import DIAGNOSTICS, diagnostics
 
@@ -101,7 +101,10 @@ def render(
         config=_config(profile, target, flags, env, settings, versions, patches),
         settings=settings,
         complete=secrets is not None or not (profile.secret_flags or profile.secret_env),
-        warnings=tuple(f"diag {n} {DIAGNOSTICS[n].costs}" for n in profile.diag),
+        warnings=(
+            *(f"diag {n} {DIAGNOSTICS[n].costs}" for n in profile.diag),
+            *in_the_open.warnings(profile),
+        ),
         version=version,
         obsolete=tuple(
             path
