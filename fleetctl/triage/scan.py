@@ -10,7 +10,8 @@ import os
 import pickle
 import re
 import sys
-from collections.abc import Sequence
+from array import array
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,52 @@ AHEAD = 16 << 10  # bytes read beyond a slice, in which its last line usually en
 LINE_LIMIT = 1 << 20  # bytes of one line that are looked at
 _SHARES = 32  # of a file, for the processes to take; fewer than 256
 HIT_LIMIT = 20_000  # lines kept: the first half and the last half of them
+
+
+class Newlines:
+    """The newlines of each slice of a file up to a place, counted by a process of its own meanwhile."""
+
+    def __init__(self, path: Path, end: int, *, aside: bool) -> None:
+        self._path, self._end = path, end
+        self._known: array[int] | None = None
+        self._child = _aside(self._count) if aside else None
+
+    def counts(self) -> array[int]:
+        """Return the number of newlines in each slice that lies wholly before the place."""
+        if self._known is None:
+            told = _told(self._child) if self._child is not None else b""
+            self._known = array("I", told) if told else self._count()
+        return self._known
+
+    def _count(self) -> array[int]:
+        with self._path.open("rb", buffering=0) as file:
+            return array("I", (file.read(SLICE).count(b"\n") for _ in range(self._end // SLICE)))
+
+
+def _aside(work: Callable[[], array[int] | bytes]) -> tuple[int, int]:
+    """Run something in a forked process; return its pid and where its answer can be read."""
+    answer, told = os.pipe()
+    process = os.fork()
+    if process:
+        os.close(told)
+        return process, answer
+    status = 1
+    try:
+        os.close(answer)
+        with os.fdopen(told, "wb") as file:
+            file.write(work())
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _told(child: tuple[int, int]) -> bytes:
+    """Return the answer of a forked process, or nothing when it ended early."""
+    process, answer = child
+    with os.fdopen(answer, "rb") as file:
+        data = file.read()
+    _, status = os.waitpid(process, 0)
+    return b"" if status else data
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +88,13 @@ class Scan:
     dropped: int  # hits in the middle that were counted but not kept
     cut_lines: int  # lines longer than LINE_LIMIT
     backend: str
-    newlines: tuple[int, ...] | None  # of each slice, when they were asked for
+    newlines: Newlines | None  # where they were asked for
 
     def line_number(self, offset: int) -> int:
         """Return the 1-based number of the line that starts at a byte offset."""
-        index = offset // SLICE if self.newlines is not None else 0
-        before = sum(self.newlines[:index]) if self.newlines is not None else 0
+        counts = self.newlines.counts() if self.newlines is not None else ()
+        index = min(offset // SLICE, len(counts))
+        before = sum(counts[:index])
         with self.path.open("rb", buffering=0) as file:
             file.seek(index * SLICE)
             for at in range(index * SLICE, offset, SLICE):
@@ -62,7 +110,6 @@ class _Part:
     tail: list[Hit] = field(default_factory=list)
     dropped: int = 0
     cut: int = 0
-    newlines: list[int] = field(default_factory=list)
 
     def add(self, hits: list[Hit]) -> None:
         """Keep the first and the last hits, and count what lies between."""
@@ -92,7 +139,7 @@ def scan(
     name, make = backends.choose(backend, tuple(patterns), cache)
     size = path.stat().st_size
     slices = range(0, size, SLICE)
-    job = _Job(path, size, make, joined(patterns), count_lines)
+    job = _Job(path, size, make, joined(patterns))
     workers = min(processes, len(slices)) if sys.platform == "linux" else 1
     parts = _in_processes(job, slices, workers) if workers > 1 else [_run(job, slices)]
     whole = parts[0]
@@ -100,9 +147,10 @@ def scan(
         whole.add(part.hits + part.tail)
         whole.dropped += part.dropped
         whole.cut += part.cut
-        whole.newlines += part.newlines
-    newlines = tuple(whole.newlines) if count_lines else None
-    return Scan(path, tuple(whole.hits + whole.tail), whole.dropped, whole.cut, name, newlines)
+    hits = tuple(whole.hits + whole.tail)
+    end = hits[-1].end if hits else 0
+    newlines = Newlines(path, end, aside=workers > 1) if count_lines else None
+    return Scan(path, hits, whole.dropped, whole.cut, name, newlines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +159,6 @@ class _Job:
     size: int
     make: backends.Maker
     exact: re.Pattern[bytes]
-    count_lines: bool
 
 
 def _in_processes(job: _Job, slices: range, workers: int) -> list[_Part]:
@@ -124,34 +171,15 @@ def _in_processes(job: _Job, slices: range, workers: int) -> list[_Part]:
     queue, feed = os.pipe()
     os.write(feed, bytes(range(len(shares))))
     os.close(feed)
-    children = [_fork(job, shares, queue) for _ in range(workers - 1)]
+    children = [_aside(lambda: pickle.dumps(_work(job, shares, queue))) for _ in range(workers - 1)]
     done = _work(job, shares, queue)
     os.close(queue)
-    for process, answer in children:
-        with os.fdopen(answer, "rb") as file:
-            data = file.read()
-        _, status = os.waitpid(process, 0)
-        if status or not data:
+    for child in children:
+        data = _told(child)
+        if not data:
             raise OSError(f"a process that read {job.path} ended early")
         done |= pickle.loads(data)  # noqa: S301  # our own child wrote it
     return [done[number] for number in sorted(done)]
-
-
-def _fork(job: _Job, shares: list[range], queue: int) -> tuple[int, int]:
-    """Start a worker; return its pid and where its answer can be read."""
-    answer, told = os.pipe()
-    process = os.fork()
-    if process:
-        os.close(told)
-        return process, answer
-    status = 1
-    try:
-        os.close(answer)
-        with os.fdopen(told, "wb") as file:
-            pickle.dump(_work(job, shares, queue), file, pickle.HIGHEST_PROTOCOL)
-        status = 0
-    finally:
-        os._exit(status)
 
 
 def _work(job: _Job, shares: list[range], queue: int) -> dict[int, _Part]:
@@ -179,8 +207,6 @@ def _slice(job: _Job, matcher: backends.Matcher, part: _Part, descriptor: int, a
     begin = max(at - 1, 0)  # the byte before tells whether a line starts right here
     end = min(at + SLICE, job.size)
     block = os.pread(descriptor, end - begin + AHEAD, begin)
-    if job.count_lines:
-        part.newlines.append(block.count(b"\n", at - begin, end - begin))
     first = block.find(b"\n", 0, end - begin) + 1 if begin < at else 0
     if first == 0 and begin < at:
         return  # no line starts here
