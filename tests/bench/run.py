@@ -48,7 +48,11 @@ BENCHES: dict[str, Bench] = {
     "patches": Bench(
         "tests.bench.patches:bench", "cost of an inserted check; push to 20 hosts (needs a lab)"
     ),
+    "triage": Bench(
+        "tests.bench.triage:bench", "1 GiB of log beside ripgrep; a small log beside bare imports"
+    ),
     "logs": Bench("tests.bench.logs:bench", "fetching 20 MiB of log from 10 hosts"),
+    "bisect": Bench("tests.bench.bisect:bench", "the planner of bisect-flags beside other searches"),
 }
 
 
