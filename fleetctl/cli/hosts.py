@@ -31,9 +31,12 @@ def list_hosts(
     as_json: bool = typer.Option(False, "--json", help="One object a host, one line each."),
 ) -> None:
     """List hosts with their services."""
+    from fleetctl.config import places
     from fleetctl.config.site import load_site
 
     site = load_site()
+    if places.only_example():
+        show.note("no site is near: this is the packaged example; `fleetctl init` writes yours")
     picked = {t.host.name for t in site.select(selectors)} if selectors else set(site.hosts)
     hosts = [h for h in site.hosts.values() if h.name in picked]
     if as_json:

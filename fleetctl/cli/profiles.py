@@ -34,11 +34,14 @@ def group() -> None:
 @app.command("list")
 def list_(as_json: Json = False) -> None:
     """List the profiles of the site; one that cannot be read is a fault, shown at the end."""
+    from fleetctl.config import places
     from fleetctl.config.check import gathered, raise_all
     from fleetctl.config.site import load_site
     from fleetctl.errors import FleetError
 
     site = load_site()
+    if places.only_example():
+        show.note("no site is near: this is the packaged example; `fleetctl init` writes yours")
     faults: list[FleetError] = []
     rows: list[tuple[str, str, str]] = []
     for name in site.profile_names():

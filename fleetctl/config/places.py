@@ -60,11 +60,20 @@ def site_folder(chosen: Path | None = None) -> Path:
                 hint="`fleetctl init` writes a first inventory",
             )
         return found
+    return _nearest() or packaged("inventories") / "example"
+
+
+def only_example() -> bool:
+    """Return whether nobody chose a site and none is near: ``site_folder`` is the packaged example then."""
+    return not os.environ.get("FLEETCTL_SITE") and _nearest() is None
+
+
+def _nearest() -> Path | None:
     here = Path.cwd()
     for parent in (here, *here.parents):
         if (parent / "inventories").is_dir() and (found := site_in(parent)) is not None:
             return found
-    return packaged("inventories") / "example"
+    return None
 
 
 def site_in(folder: Path) -> Path | None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fleetctl.config import places
 from fleetctl.config.nodes import Plain, as_bool, is_null, parse, shown_path
 from fleetctl.config.profiles import check_name
 from fleetctl.config.site import Site
@@ -72,9 +73,16 @@ def save_as(
 ) -> Path:
     """Write a profile that extends another by ``--set`` and ``--unset``; return its file.
 
-    Raises UsageError ``profile-exists`` where it is there and ``force`` is off.
+    Raises UsageError ``profile-exists`` where it is there and ``force`` is off, and ``no-site`` where
+    there is nothing but the program's own example.
     """
     check_name(name)
+    if places.only_example() and site.root == places.packaged("inventories") / "example":
+        raise UsageError(
+            "no-site",
+            "no site is near, and the packaged example is not written to",
+            hint="`fleetctl init` writes a first inventory; --site DIR names one",
+        )
     path = site.root / "profiles" / f"{name}.yaml"
     if name in site.profile_names() and not force:
         raise UsageError(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from fleetctl.cli.app import run
 from fleetctl.config import places
 from fleetctl.config.site import load_site
 from fleetctl.errors import ConfigError
@@ -27,6 +28,19 @@ def site(folder: Path, *names: str) -> None:
 def test_without_any_site_the_packaged_example_is_it(elsewhere: Path) -> None:
     assert places.site_folder() == places.packaged("inventories") / "example"
     assert load_site().profile_names() == ["ep8", "ep8-nvls", "tp8", "tp8-ddtree"]
+
+
+def test_the_packaged_example_is_said_to_be_one_and_not_written_to(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["hosts", "list"]) == 0
+    assert "this is the packaged example" in capsys.readouterr().err
+    assert run(["profiles", "save-as", "mine", "-p", "tp8", "--set", "tp-size=4"]) == 2
+    assert "error[no-site]" in capsys.readouterr().err
+    assert not (places.packaged("inventories") / "example/profiles/mine.yaml").exists()
+    site(elsewhere, "prod")
+    assert run(["hosts", "list"]) == 0
+    assert "example" not in capsys.readouterr().err
 
 
 def test_the_nearest_parent_with_inventories_is_the_site(
