@@ -9,7 +9,7 @@ import typer
 from fleetctl.cli import app as root
 from fleetctl.cli import complete, show
 from fleetctl.cli.app import new_app
-from fleetctl.errors import Exit, FleetError
+from fleetctl.errors import Exit, FleetError, UsageError
 from fleetctl.model.fleet import Target
 
 app = new_app()
@@ -65,7 +65,14 @@ def collect(
 
     with together.crew() as hosts_:
         ends = hosts_.each(one, list(by_host.values()))
-    if not as_json and not any(count for _, count in ends) and all(c == Exit.OK for c, _ in ends):
+    nothing = not any(count for _, count in ends) and all(code == Exit.OK for code, _ in ends)
+    if nothing and invocation:
+        raise UsageError(
+            "unknown-invocation",
+            f"{', '.join(hosts)}: neither spool nor journal has an invocation {invocation}",
+            hint="`journalctl -u UNIT -o json` and `fleetctl incidents list --json` have their ids",
+        )
+    if nothing and not as_json:
         show.out(f"nothing failed on {len(by_host)} host(s) since {since}")
     codes = {code for code, _ in ends}
     return int(codes.pop() if len(codes) == 1 else Exit.NEGATIVE)

@@ -55,6 +55,8 @@ def test_a_crash_that_nobody_saw_is_collected_once_and_its_restart_loses_nothing
     assert (launch["id"], launch["outcome"]) == (first["launch_id"], "crashed")
     again = [c for c in collected(ops) if c["invocation_id"] == first["invocation_id"]]
     assert (again[0]["incident"], again[0]["new"]) == (mine[0]["incident"], False)
+    other = ops.run("collect", "lab-01", "--invocation", "f" * 32)
+    assert (other.rc, "error[unknown-invocation]" in other.err) == (2, True)
     rows = [json.loads(x) for x in ops.run("incidents", "list", "--json").out.splitlines()]
     assert [r["id"] for r in rows].count(mine[0]["incident"]) == 1
 
