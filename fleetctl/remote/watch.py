@@ -315,10 +315,15 @@ def _run(args: dict[str, Any], session: Any) -> dict[str, Any]:
         )
         result["bundle"] = spool.freeze(
             args["service"], args["unit"], args["invocation_id"],
-            asked=result["asked_stop"], hung=result["state"] in ("hung", "timed-out"),
+            asked=result["asked_stop"], hung=_hangs(result),
         )  # fmt: skip
     apply.let_go()
     return result
+
+
+def _hangs(result: dict[str, Any]) -> bool:
+    """Return whether it stood still; one that a person gave too little time did not."""
+    return bool(result["state"] == "hung" or result["error"] == "phase-timeout")
 
 
 def _rebooted(args: dict[str, Any]) -> dict[str, Any]:

@@ -284,6 +284,17 @@ def test_a_server_that_goes_silent_is_found_to_hang(ops: Operator, replay_host: 
     assert done.result["incident"]
 
 
+def test_one_that_was_given_too_little_time_is_slow_and_no_incident(
+    ops: Operator, replay_host: Box
+) -> None:
+    replay_host.scenario("serves", speed=2)
+    done = ops.deploy("lab-01", "tp8", "--timeout", "2")
+    assert (done.rc, done.result["state"]) == (1, "timed-out"), done.out[-1500:]
+    assert done.result["incident"] is None
+    assert done.result["bundle"]
+    assert ops.run("incidents", "list", "--json").out == ""
+
+
 def test_a_broken_profile_that_restarts_itself_is_a_loop_for_who_comes_later(
     ops: Operator, replay_host: Box
 ) -> None:
