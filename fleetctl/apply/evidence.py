@@ -241,7 +241,10 @@ def settle(
         outcome.more["bundle"] = str(folder)
         outcome.triage = triaged(folder)
         if outcome.state == State.TIMED_OUT and outcome.triage["state"] not in ("crashed", "hung"):
-            return  # slow is not broken: the bundle is here, but nothing is said to have failed
+            outcome.triage = (
+                None  # slow is not broken: the bundle is here, but nothing is said to have failed
+            )
+            return
         host = session.host.name
         outcome.incident, _ = record(host, manifest, folder, outcome.triage, requests=requests)
     except FleetError as error:

@@ -281,7 +281,8 @@ def _places(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     where = f"{result['host']}/{result['service']}"
     if result["state"] == "unchanged" and result.get("status") == "unhealthy":
         rows.append(("advice", "--restart starts it again; `fleetctl logs` says what it does now"))
-    if result["state"] == "interrupted" and result.get("invocation_id"):
+    slow = result["state"] == "timed-out" and not result.get("triage")
+    if (slow or result["state"] == "interrupted") and result.get("invocation_id"):
         rows.append(("running", f"the service goes on starting ({result['invocation_id']})"))
         rows.append(("", f"$ fleetctl wait {where}   or   fleetctl stop {where}"))
     if result.get("restarts_after") is not None:

@@ -290,7 +290,7 @@ def test_one_that_was_given_too_little_time_is_slow_and_no_incident(
     replay_host.scenario("serves", speed=2)
     done = ops.deploy("lab-01", "tp8", "--timeout", "2")
     assert (done.rc, done.result["state"]) == (1, "timed-out"), done.out[-1500:]
-    assert done.result["incident"] is None
+    assert (done.result["incident"], done.result["triage"]) == (None, None)
     assert done.result["bundle"]
     assert ops.run("incidents", "list", "--json").out == ""
 

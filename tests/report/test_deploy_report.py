@@ -107,6 +107,13 @@ def test_advice_is_something_to_type(command: str, shown: str) -> None:
     assert command_line({"command": command}, names) == shown
 
 
+def test_a_start_that_was_not_waited_for_goes_on() -> None:
+    text = "\n".join(verdict_lines(result(state="timed-out", error="timeout")))
+    assert "NOT READY IN TIME in graph-capture" in text
+    assert "the service goes on starting (abc)" in text
+    assert "$ fleetctl wait b300-01/main" in text
+
+
 def test_a_unit_that_systemd_starts_again_is_said_to_go_on() -> None:
     text = "\n".join(verdict_lines(result(restarts_after=15)))
     assert "systemd starts it again after 15 s; to leave it down:" in text
