@@ -35,6 +35,7 @@ TAKE_UP = 0.90  # posterior at which a set is taken up, to be confirmed
 SURE = 0.997  # posterior at which a set is taken as the cause
 DOUBT = 0.30  # odds, summed over its atoms, that the cause is smaller than named: to be taken up
 FINAL_DOUBT = 0.023  # … and to be announced
+WIDE_SURE = 0.985  # for three atoms and more: their prior is low, and each is proved by itself
 FLAKY_SURE, FLAKY_DOUBT = 0.975, 0.05  # the same, once the crash is known to be flaky
 TRY_OUTRIGHT = 0.40  # posterior at which launching the set itself counts as its confirmation
 OUTRIGHT_BONUS = 1.25  # that launch pays twice: it searches and it confirms
@@ -273,6 +274,8 @@ class _Step:
             odds = doubts(cause.flags, self.seen.passes, self.seen.crashes)
             flaky = self._passed(cause.flags)
             limit, sure = (FLAKY_DOUBT, FLAKY_SURE) if flaky else (FINAL_DOUBT, SURE)
+            if cause.flags.bit_count() > 2 and not flaky:
+                sure = min(sure, WIDE_SURE)
             if not odds or (max(odds.values()) <= limit and cause.probability >= sure):
                 continue
             worst = max(odds, key=odds.__getitem__)

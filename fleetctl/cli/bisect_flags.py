@@ -73,7 +73,9 @@ def bisect_flags(
     ] = None,
     check: Annotated[
         str,
-        typer.Option(metavar="CMD", help="Judge what serves: 0 good, 125 skip, other bad."),
+        typer.Option(
+            metavar="COMMAND", help="Judge what serves (URL …): 0 good, 125 skip, other bad."
+        ),
     ] = "",
     fast_load: Annotated[
         bool,
@@ -88,11 +90,11 @@ def bisect_flags(
             "--take-down", metavar="SERVICE", help="Stop it meanwhile, and bring it back."
         ),
     ] = None,
-    drain: Annotated[
-        str, typer.Option(metavar="CMD", help="Run here before a service is taken down.")
+    drain_cmd: Annotated[
+        str, typer.Option(metavar="COMMAND", help="Run here before a service is taken down.")
     ] = "",
-    undrain: Annotated[
-        str, typer.Option(metavar="CMD", help="Run here when it is back and ready.")
+    undrain_cmd: Annotated[
+        str, typer.Option(metavar="COMMAND", help="Run here when it is back (STATE).")
     ] = "",
     port: Annotated[
         int | None, typer.Option(help="Port of the trials (default: the service's plus 7).")
@@ -156,8 +158,8 @@ def bisect_flags(
         ),
         how=How(check, max_minutes, fast_load, fast_layers, not no_split),
         take_down=tuple(take_down or ()),
-        drain=drain,
-        undrain=undrain,
+        drain=drain_cmd,
+        undrain=undrain_cmd,
         protected=tuple(yes_protected or ()),
         use_paid=not no_history,
     )

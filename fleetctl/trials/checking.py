@@ -16,13 +16,16 @@ SECONDS = 1800.0
 def checked(command: str, host: TrialHost) -> Judged:
     """Run ``--check`` here against the trial: status 0 is good, 125 skips, anything else is bad.
 
-    It is told FLEETCTL_HOST, FLEETCTL_PORT and FLEETCTL_URL.
+    It is told HOST, ADDRESS, PORT and SERVICE, as the drain commands are, and URL, all of the trial.
     """
     service = host.trial.service
+    address = host.target.host.address
     env = os.environ | {
-        "FLEETCTL_HOST": host.name,
-        "FLEETCTL_PORT": str(service.port),
-        "FLEETCTL_URL": f"http://{host.target.host.address}:{service.port}",
+        "HOST": host.name,
+        "ADDRESS": address,
+        "PORT": str(service.port),
+        "SERVICE": service.name,
+        "URL": f"http://{address}:{service.port}",
     }
     try:
         done = subprocess.run(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -11,13 +9,13 @@ from fleetctl.apply import audit, standing
 from fleetctl.apply.session import Event, Session
 from fleetctl.apply.standing import StopWish
 from fleetctl.apply.wish import token
-from fleetctl.errors import FleetError, RefusedError
+from fleetctl.errors import RefusedError
+from fleetctl.fleet import hooks
 from fleetctl.model.facts import HostFacts
 from fleetctl.model.fleet import Host, Service, Target
 from fleetctl.plan.holders import holders
 
 Tell = Callable[[Event], None]
-HOOK_SECONDS = 600.0
 
 
 def serving(target: Target, trial: Target, facts: HostFacts) -> list[tuple[str, str]]:
@@ -51,42 +49,15 @@ def _service(host: Host, name: str) -> Target:
     return Target(host, known if known is not None else Service(name))
 
 
-def hook(command: str, target: Target, what: str) -> None:
-    """Run a person's hook on this machine. FleetError ``hook-failed`` with its last words."""
-    env = os.environ | {
-        "FLEETCTL_HOST": target.host.name,
-        "FLEETCTL_SERVICE": target.service.name,
-        "FLEETCTL_PORT": str(target.service.port),
-    }
-    try:
-        done = subprocess.run(
-            ["/bin/sh", "-c", command], env=env, capture_output=True, text=True,
-            timeout=HOOK_SECONDS, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired as error:
-        raise FleetError(
-            "hook-failed", f"the {what} hook gave no end in {HOOK_SECONDS:g} s", where=str(target)
-        ) from error
-    if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise FleetError(
-            "hook-failed",
-            f"the {what} hook ended with status {done.returncode}",
-            where=str(target),
-            context=tuple(said[-5:]),
-        )
-
-
 def take_down(session: Session, target: Target, tell: Tell, *, drain: str, allow: str) -> None:
     """Drain by the hook, then stop. The caller has asked already. Raises FleetError."""
-    if drain:
-        hook(drain, target, "drain")
+    hooks.run(drain, "drain", target)
     wish = StopWish(allow=frozenset({allow} if allow else ()), reason="makes room for a bisect")
     standing.stop(target, wish, session, tell, lambda _: True)
 
 
 def bring_back(session: Session, target: Target, tell: Tell, *, undrain: str) -> dict[str, Any]:
-    """Start what was taken down, watch it until it is ready, and open it by the hook again."""
+    """Start what was taken down, watch it until it is ready or not, and call the hook with that STATE."""
     service = target.service
     facts = standing.facts_of(session, target)
     if not facts.unit.alive:
@@ -110,6 +81,5 @@ def bring_back(session: Session, target: Target, tell: Tell, *, undrain: str) ->
         )
     outcome = standing.wait(target, session, tell, {})
     event = outcome.to_event()
-    if event["state"] == "ready" and undrain:
-        hook(undrain, target, "undrain")
+    hooks.run(undrain, "undrain", target, str(event["state"]))
     return event

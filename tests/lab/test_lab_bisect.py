@@ -304,3 +304,78 @@ def test_a_state_of_another_host_or_version_is_not_gone_on_with(
     path.write_text(json.dumps(state | {"sglang": "0.5.10", "version": 10**6}))
     words = ("bisect-flags", bench.box.name, "--resume", bisect, "--yes", "--json")
     assert refused(bench, *words) == (7, "other-version")
+
+
+def test_two_hosts_launch_at_the_same_time_and_end_sooner(
+    bench: Bench, private_host: Callable[[str], Box]
+) -> None:
+    other = private_host("replay")
+    other.scenario("founding", FAST)
+    code, lines, err = bench.bisect("few", "nvls", "--hosts", other.name)
+    assert code == 0, err
+    assert [c["flags"] for c in verdict(lines)["causes"]] == [["enable-nccl-nvls"]]
+    assert {e["host"] for e in lines if e["event"] == "trial"} == {bench.box.name, other.name}
+    numbers = [e["number"] for e in lines if e["event"] == "trial-start"]
+    assert len(set(numbers)) == len(numbers)
+    rounds = [e for e in lines if e["event"] == "remaining"]
+    assert len(rounds) < verdict(lines)["trials"]
+
+
+def test_a_check_judges_what_serves_and_125_skips(bench: Bench, tmp_path: Path) -> None:
+    check = tmp_path / "check.sh"
+    check.write_text(
+        "python3 - <<END\nimport json, os, sys, urllib.request\n"
+        'seen = json.load(urllib.request.urlopen(os.environ["URL"] + "/server_info"))\n'
+        'sys.exit("too slow" if float(seen.get("watchdog_timeout", 300)) == 600 else 0)\nEND\n'
+    )
+    code, lines, err = bench.bisect("tp8", "harmless", "--check", f"sh {check}")
+    said = verdict(lines)
+    assert code == 0, err
+    assert [(c["flags"], c["label"]) for c in said["causes"]] == [(["watchdog-timeout"], "check")]
+    code, lines, err = bench.bisect("tp8", "harmless", "--check", "exit 125")
+    assert (code, verdict(lines)["status"]) == (1, "inconclusive")
+
+
+CPU_BROKEN = """\
+name: cpu-broken
+extends: cpu
+flags: {max-total-tokens: 2, decode-log-interval: 20, schedule-conservativeness: 0.9, watchdog-timeout: 600}
+"""
+
+
+@pytest.mark.sglang
+def test_on_the_real_sglang_the_flag_that_breaks_it_is_named_among_innocent_ones(
+    sglang_host: Box, tmp_path: Path
+) -> None:
+    sglang_host.clean()
+    bench = Bench(sglang_host, tmp_path)
+    bench.files.append(sglang_host.lab.site / "profiles" / "cpu-broken.yaml")
+    bench.files[-1].write_text(CPU_BROKEN)
+    try:
+        code, lines, err = bench.bisect("cpu", "cpu-broken")
+        said = verdict(lines)
+        assert code == 0, err
+        assert lines[0]["notes"] == []  # SGLang's own resolver was asked
+        assert [c["flags"] for c in said["causes"]] == [["max-total-tokens"]]
+        assert "Memory pool size is too small" in said["causes"][0]["signature"]
+        assert said["innocent"] == [
+            "decode-log-interval", "schedule-conservativeness", "watchdog-timeout",
+        ]  # fmt: skip
+        bench.files[-1].write_text(
+            CPU_BROKEN.replace("max-total-tokens: 2", "attention-backend: flashinfer")
+        )
+        words = (
+            "bisect-flags",
+            sglang_host.name,
+            "--good",
+            "cpu",
+            "--bad",
+            "cpu-broken",
+            "--yes",
+            "--json",
+        )
+        assert refused(bench, *words) == (2, "bad-invalid")
+    finally:
+        for path in bench.files:
+            path.unlink(missing_ok=True)
+        sglang_host.clean()
