@@ -241,9 +241,8 @@ def settle(
         outcome.more["bundle"] = str(folder)
         outcome.triage = triaged(folder)
         if outcome.state == State.TIMED_OUT and outcome.triage["state"] not in ("crashed", "hung"):
-            outcome.triage = (
-                None  # slow is not broken: the bundle is here, but nothing is said to have failed
-            )
+            # Slow is not broken: the bundle is here, but nothing is said to have failed.
+            outcome.triage = None
             return
         host = session.host.name
         outcome.incident, _ = record(host, manifest, folder, outcome.triage, requests=requests)

@@ -48,9 +48,9 @@ def collect(
             show.json_line(line)
             return
         what = line["label"] or line.get("message") or "-"
-        mark = "new  " if line["new"] else "known"
+        mark = "new  " if line["new"] else "known" if line["incident"] else "no   "
         name = f"{line['host']}/{line['service']}"
-        show.out(f"{mark} {line['incident'] or '-':<14} {line['failed_at']} {name} {what}")
+        show.out(f"{mark} {line['incident'] or 'incident':<14} {line['failed_at']} {name} {what}")
         if line["signature"]:
             show.out(f"      {line['signature']}")
 
