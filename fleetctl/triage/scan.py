@@ -14,6 +14,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from fleetctl.triage import backends
 from fleetctl.triage.patterns import joined
@@ -21,6 +22,8 @@ from fleetctl.triage.patterns import joined
 SLICE = 1 << 20  # bytes a worker reads at once; larger ones cost page faults
 AHEAD = 16 << 10  # bytes read beyond a slice, in which its last line usually ends
 LINE_LIMIT = 1 << 20  # bytes of one line that are looked at
+# One slice in so many is counted while it is at hand; the rest while the windows are read, which takes as long.
+_COUNTED_AT_ONCE = 3
 _SHARES = 32  # of a file, for the processes to take; fewer than 256
 HIT_LIMIT = 20_000  # lines kept: the first half and the last half of them
 
@@ -28,8 +31,8 @@ HIT_LIMIT = 20_000  # lines kept: the first half and the last half of them
 class Newlines:
     """The newlines of each slice of a file up to a place, counted by a process of its own meanwhile."""
 
-    def __init__(self, path: Path, end: int, *, aside: bool) -> None:
-        self._path, self._end = path, end
+    def __init__(self, path: Path, end: int, counted: dict[int, int], *, aside: bool) -> None:
+        self._path, self._end, self._counted = path, end, counted
         self._known: array[int] | None = None
         self._child = _aside(self._count) if aside else None
 
@@ -42,7 +45,13 @@ class Newlines:
 
     def _count(self) -> array[int]:
         with self._path.open("rb", buffering=0) as file:
-            return array("I", (file.read(SLICE).count(b"\n") for _ in range(self._end // SLICE)))
+            return array("I", (self._of(file, k) for k in range(self._end // SLICE)))
+
+    def _of(self, file: IO[bytes], number: int) -> int:
+        known = self._counted.get(number)
+        if known is not None:
+            return known
+        return os.pread(file.fileno(), SLICE, number * SLICE).count(b"\n")
 
 
 def _aside(work: Callable[[], array[int] | bytes]) -> tuple[int, int]:
@@ -110,6 +119,7 @@ class _Part:
     tail: list[Hit] = field(default_factory=list)
     dropped: int = 0
     cut: int = 0
+    newlines: dict[int, int] = field(default_factory=dict)  # of some slices, by their number
 
     def add(self, hits: list[Hit]) -> None:
         """Keep the first and the last hits, and count what lies between."""
@@ -139,7 +149,7 @@ def scan(
     name, make = backends.choose(backend, tuple(patterns), cache)
     size = path.stat().st_size
     slices = range(0, size, SLICE)
-    job = _Job(path, size, make, joined(patterns))
+    job = _Job(path, size, make, joined(patterns), count_lines)
     workers = min(processes, len(slices)) if sys.platform == "linux" else 1
     parts = _in_processes(job, slices, workers) if workers > 1 else [_run(job, slices)]
     whole = parts[0]
@@ -147,9 +157,10 @@ def scan(
         whole.add(part.hits + part.tail)
         whole.dropped += part.dropped
         whole.cut += part.cut
+        whole.newlines |= part.newlines
     hits = tuple(whole.hits + whole.tail)
     end = hits[-1].end if hits else 0
-    newlines = Newlines(path, end, aside=workers > 1) if count_lines else None
+    newlines = Newlines(path, end, whole.newlines, aside=workers > 1) if count_lines else None
     return Scan(path, hits, whole.dropped, whole.cut, name, newlines)
 
 
@@ -159,6 +170,7 @@ class _Job:
     size: int
     make: backends.Maker
     exact: re.Pattern[bytes]
+    count_lines: bool
 
 
 def _in_processes(job: _Job, slices: range, workers: int) -> list[_Part]:
@@ -207,6 +219,8 @@ def _slice(job: _Job, matcher: backends.Matcher, part: _Part, descriptor: int, a
     begin = max(at - 1, 0)  # the byte before tells whether a line starts right here
     end = min(at + SLICE, job.size)
     block = os.pread(descriptor, end - begin + AHEAD, begin)
+    if job.count_lines and (at // SLICE) % _COUNTED_AT_ONCE == 0:
+        part.newlines[at // SLICE] = block.count(b"\n", at - begin, end - begin)
     first = block.find(b"\n", 0, end - begin) + 1 if begin < at else 0
     if first == 0 and begin < at:
         return  # no line starts here
