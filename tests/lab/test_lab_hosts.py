@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -109,6 +110,12 @@ def test_the_console_works_without_network(replay_host: Box) -> None:
         "exec", "--name", replay_host.lab_name, replay_host.name, "--", "sh", "-c", "exit 7"
     )
     assert done.returncode == 7
+
+
+def test_nobody_in_a_host_can_set_this_computer_s_clock(replay_host: Box) -> None:
+    now = time.strftime("%Y-%m-%d %H:%M:%S")
+    words = ("exec", "--name", replay_host.lab_name, replay_host.name, "--", "date", "-s", now)
+    assert fleetctl(*words).returncode == 1
 
 
 def test_four_replay_hosts_from_cache_answer_within_five_seconds() -> None:
