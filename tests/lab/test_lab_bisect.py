@@ -41,6 +41,21 @@ name: few
 extends: tp8
 flags: {ep-size: 8, max-running-requests: 256}
 """
+SPEC = """\
+name: spec
+extends: tp8
+flags:
+  speculative-algorithm: EAGLE
+  speculative-num-steps: 3
+  speculative-eagle-topk: 4
+  watchdog-timeout: 600
+"""
+SPEC_SCENARIO = """\
+[[outcome]]
+when = {"speculative-algorithm" = "EAGLE", "speculative-eagle-topk" = 4}
+phase = "graph-capture"
+log = "recordings/cublas-capture-0.5.12.post1.txt"
+"""
 SAME_AGAIN = "name: again\nextends: tp8\nflags: {mem-fraction-static: 0.850}\n"
 HARMLESS = "name: harmless\nextends: tp8\nflags: {watchdog-timeout: 600}\n"
 
@@ -56,7 +71,7 @@ class Bench:
             "FLEETCTL_SITE": str(box.lab.site),
         }
         self.files: list[Path] = []
-        for text in (EIGHT, FEW, NVLS, SAME_AGAIN, HARMLESS):
+        for text in (EIGHT, FEW, NVLS, SPEC, SAME_AGAIN, HARMLESS):
             name = text.split("\n")[0].removeprefix("name: ")
             self.files.append(box.lab.site / "profiles" / f"{name}.yaml")
             self.files[-1].write_text(text)
@@ -334,6 +349,26 @@ def test_a_check_judges_what_serves_and_125_skips(bench: Bench, tmp_path: Path) 
     assert [(c["flags"], c["label"]) for c in said["causes"]] == [(["watchdog-timeout"], "check")]
     code, lines, err = bench.bisect("tp8", "harmless", "--check", "exit 125")
     assert (code, verdict(lines)["status"]) == (1, "inconclusive")
+
+
+def test_a_guilty_group_is_taken_apart_and_dummy_weights_serve_the_search_only(
+    bench: Bench, tmp_path: Path
+) -> None:
+    (tmp_path / "spec.toml").write_text(SPEC_SCENARIO)
+    bench.box.scenario(str(tmp_path / "spec.toml"), FAST)
+    code, lines, err = bench.bisect("tp8", "spec", "--fast-load")
+    said = verdict(lines)
+    assert code == 0, err
+    (cause,) = said["causes"]
+    assert sorted(cause["flags"]) == ["speculative-algorithm", "speculative-eagle-topk"]
+    assert said["innocent"] == ["speculative-num-steps", "watchdog-timeout"]
+    (split,) = [e for e in lines if e["event"] == "split"]
+    assert len(split["flags"]) == 3
+    _, shown, _ = bench.run("bisect", "show", said["id"], "--json")
+    launched = [t for t in shown[0]["trials"] if not t["cached"]]
+    assert [t["note"] for t in launched].count("dummy weights") == 1
+    assert {t["full"] for t in launched if t["purpose"] == "search"} == {False}
+    assert {t["full"] for t in launched if t["purpose"] == "confirm"} == {True}
 
 
 CPU_BROKEN = """\
