@@ -7,6 +7,7 @@ from typing import Any
 
 from fleetctl.model.incident import Group, Occurrence
 from fleetctl.model.launch import brief
+from fleetctl.model.triage import tells_of_failure
 from fleetctl.report import advice
 from fleetctl.triage.patched import findings
 
@@ -68,7 +69,7 @@ def _root_lines(triage: dict[str, Any]) -> list[str]:
     root = triage.get("root")
     if not root:
         return ["  root        not in this log"]
-    lines = [f"  root        {titled(root)}"]
+    lines = [f"  {'root' if tells_of_failure(triage) else 'seen':11} {titled(root)}"]
     where = [f"line {root['line']}"]
     if root.get("ranks"):
         where.append("ranks " + ", ".join(root["ranks"]))

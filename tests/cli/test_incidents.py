@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,18 @@ def test_what_is_said_shows_in_the_list(log: str, capsys: pytest.CaptureFixture[
 def test_an_unknown_id_is_a_usage_error(log: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["incidents", "show", "i-nothing"]) == 2
     assert "fleetctl incidents list" in capsys.readouterr().err
+
+
+def test_what_an_answer_without_a_crash_rests_on_is_not_called_its_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FLEETCTL_HOME", str(tmp_path))
+    one = crash("b" * 32)
+    calm = one.triage | {"crash": False, "state": "stopped", "label": "graceful-shutdown"}
+    store = open_store(tmp_path / "incidents.db")
+    store.record_occurrence(replace(one, triage=calm))
+    store.close()
+    assert run(["incidents", "show", one.id]) == 0
+    text = capsys.readouterr().out
+    assert "  seen        RuntimeError" in text or "  seen        CUDA error" in text
+    assert "  root  " not in text

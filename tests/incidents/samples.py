@@ -17,6 +17,7 @@ def crash(
 ) -> Occurrence:
     """Return one failed invocation."""
     triage = {
+        "crash": True,
         "label": "cublas-capture", "phase": "graph-capture", "fingerprint": key, "verdict": "established",
         "state": "crashed", "signature": "RuntimeError CUBLAS_STATUS_NOT_INITIALIZED | capture",
         "root": {
