@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from random import Random
 
 from fleetctl.bisect.belief import believe
@@ -30,7 +31,8 @@ class Estimate:
 
     def minutes(self, seconds: float) -> str:
         """Return a span for a person, given how long a launch takes."""
-        return f"{self.mean * seconds / 60:.0f} to {max(1.0, self.high * seconds / 60):.0f} min"
+        low, high = (max(1, round(n * seconds / 60)) for n in (self.mean, self.high))
+        return f"about {low} min" if low == high else f"{low} to {high} min"
 
     def __str__(self) -> str:
         low = max(1, round(self.mean))
@@ -42,7 +44,8 @@ def remaining(problem: Problem, history: History, hosts: int = 1) -> Estimate:
     rng = Random(len(history))  # noqa: S311  a simulation
     plays = PLAYS if problem.size <= 20 else FEWER
     counts = sorted(_play(problem, history, hosts, rng) for _ in range(plays))
-    return Estimate(sum(counts) / plays, counts[int(0.9 * (plays - 1))])
+    mean = sum(counts) / plays
+    return Estimate(mean, max(counts[int(0.9 * (plays - 1))], ceil(mean)))
 
 
 def _play(problem: Problem, history: History, hosts: int, rng: Random) -> int:

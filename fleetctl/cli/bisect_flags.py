@@ -53,7 +53,10 @@ def bisect_flags(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
     resume: Annotated[
-        str, typer.Option(metavar="ID", help="Go on with a bisect that was interrupted.")
+        str,
+        typer.Option(
+            metavar="ID", help="Go on with one that was interrupted; with its HOST also elsewhere."
+        ),
     ] = "",
     max_trials: Annotated[
         int | None, typer.Option(metavar="N", help="Launch at most so often.")
@@ -167,7 +170,11 @@ def bisect_flags(
     if resume:
         from fleetctl.trials.start import resume as go_on
 
-        state = store.load(resume)
+        state = (
+            store.fetch(resume, names[0])
+            if names and not store.here(resume)
+            else store.load(resume)
+        )
         job = _with_names_typed(lambda a: go_on(site, state, names, a), asked, as_json=as_json)
     else:
         job = _begin(site, names, asked, as_json=as_json)

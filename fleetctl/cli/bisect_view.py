@@ -164,6 +164,8 @@ def run(job: Job, view: View) -> int:
 
     try:
         said = start.run(job, view.tell)
+        while said["status"] == "does-not-reproduce" and _once_more(job, view):
+            said = start.run(job, view.tell)
     except KeyboardInterrupt:
         show.note(
             f"interrupted; the host is clean. `fleetctl bisect-flags --resume {job.state.id}` goes on"
@@ -177,6 +179,18 @@ def run(job: Job, view: View) -> int:
     said["report"] = str(write_report(job.state))
     finish(job.state, said, as_json=view.as_json)
     return int(Exit.OK if said["status"] == "found" else Exit.NEGATIVE)
+
+
+def _once_more(job: Job, view: View) -> bool:
+    """Ask whether to launch the bad end a few times more; only somebody at a terminal can say yes."""
+    more = 4
+    if not show.confirm(
+        f"{job.state.bad} served each time. Launch it {more} times more?",
+        yes=False, as_json=view.as_json,
+    ):  # fmt: skip
+        return False
+    job.state.options["bad_runs"] = int(job.state.options["bad_runs"]) + more
+    return True
 
 
 def finish(state: State, said: dict[str, Any], *, as_json: bool) -> None:

@@ -24,6 +24,7 @@ class Resolved:
     digest: str
     error: str = ""
     own: bool = False  # by SGLang's resolver; False: only by the flag schema
+    sets: tuple[str, ...] = ()  # environment variables that the engine sets from the arguments
 
 
 class Resolver:
@@ -103,7 +104,16 @@ def _resolved(key: str, launch: Rendered, result: dict[str, Any]) -> Resolved:
     changes = {n: v[1] for n, v in (result.get("env_changes") or {}).items()}
     env = {**launch.env, **changes}
     text = json.dumps([body, env, launch.config.unit], sort_keys=True, default=str)
-    return Resolved(_hash(text), own=True)
+    return Resolved(_hash(text), own=True, sets=tuple(sorted(changes)))
+
+
+def engine_sets(alone: dict[str, Resolved], base: Resolved) -> list[tuple[str, str]]:
+    """Return (variable, flag) where a flag makes the engine set a variable that is a switch too."""
+    out = []
+    for name, resolved in alone.items():
+        mine = set(resolved.sets) - set(base.sets)
+        out += [(f"env {v}", name) for v in sorted(mine) if f"env {v}" in alone]
+    return [(follower, leader) for follower, leader in out if follower != leader]
 
 
 def companions(

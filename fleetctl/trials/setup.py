@@ -22,7 +22,7 @@ from fleetctl.model.incident import Occurrence
 from fleetctl.model.launch import LaunchConfig
 from fleetctl.render import Rendered, render
 from fleetctl.trials.classify import INFRA_LABELS
-from fleetctl.trials.resolve import MOST, Resolver, companions
+from fleetctl.trials.resolve import MOST, Resolver, companions, engine_sets
 
 READY = "ready"
 
@@ -167,9 +167,12 @@ def _resolve(ground: Ground) -> None:
         pairs = [(a, b) for a in refused for b in switches if a is not b]
         found = ground.resolver.ask([ground.rendered(ground.profile(p)) for p in pairs])
         paired = {(a.name, b.name): r for (a, b), r in zip(pairs, found, strict=True)}
-    merged = companions(alone, paired)
+    needs = companions(alone, paired)
+    follows = engine_sets(alone, answers[0])
+    merged = needs + follows
     ground.space = spaces.join(ground.space, merged)
-    ground.notes += [f"{one} needs {other}: they are switched together" for one, other in merged]
+    ground.notes += [f"{one} needs {other}: they are switched together" for one, other in needs]
+    ground.notes += [f"{other} sets {one}: they are switched together" for one, other in follows]
     alive = {name for name, _ in merged}
     ground.space = spaces.without(ground.space, [n for n in same if n not in alive])
 

@@ -259,6 +259,7 @@ def resume(site: Site, state: State, hosts: Sequence[str], asked: Asked) -> Job:
             hint="put them back, or start a new bisect",
         )
     state.options["max_trials"] = asked.max_trials or state.options.get("max_trials")
+    state.options["bad_runs"] = max(asked.bad_runs, int(state.options.get("bad_runs") or 0))
     how = replace(asked.how, check=asked.how.check or state.options.get("check") or "")
     job = Job(state, ground, targets, replace(asked, how=how))
     _check_others(job)

@@ -41,6 +41,12 @@ def save(state: State) -> Path:
     return path
 
 
+def here(bisect: str) -> bool:
+    """Return whether this machine has a state whose id begins so."""
+    path_of(bisect)
+    return folder().is_dir() and any(folder().glob(f"{bisect}*.json"))
+
+
 def load(bisect: str) -> State:
     """Return a state by its id or a unique beginning of one. UsageError ``unknown-bisect``."""
     path = path_of(bisect)

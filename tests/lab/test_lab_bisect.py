@@ -174,7 +174,9 @@ def test_once_the_masking_failure_is_gone_a_second_run_settles_the_open_flag(
     assert cause["confirmed"]
 
 
-def test_a_client_that_was_killed_in_mid_trial_is_resumed_where_it_was(bench: Bench) -> None:
+def test_a_client_that_was_killed_in_mid_trial_is_resumed_from_another_machine(
+    bench: Bench,
+) -> None:
     process = bench.start(
         "bisect-flags", bench.box.name, "--good", "few", "--bad", "nvls", "--yes", "--json"
     )
@@ -184,7 +186,10 @@ def test_a_client_that_was_killed_in_mid_trial_is_resumed_where_it_was(bench: Be
     process.communicate()
     known = json.loads((bench.home / "bisect" / f"{bisect}.json").read_text())["trials"]
     assert len(known) == 2
-    code, lines, err = bench.run("bisect-flags", "--resume", bisect, "--yes", "--json")
+    bench.env["FLEETCTL_HOME"] = str(bench.home.parent / "another-laptop")
+    code, lines, err = bench.run(
+        "bisect-flags", bench.box.name, "--resume", bisect, "--yes", "--json"
+    )
     said = verdict(lines)
     assert code == 0, err
     assert [c["flags"] for c in said["causes"]] == [["enable-nccl-nvls"]]

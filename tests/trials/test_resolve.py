@@ -9,7 +9,7 @@ from fleetctl.engines.sglang.schema import load
 from fleetctl.errors import RemoteError
 from fleetctl.model.fleet import Host, Profile, Service, Target
 from fleetctl.render import Rendered, render
-from fleetctl.trials.resolve import Resolved, Resolver, companions
+from fleetctl.trials.resolve import Resolved, Resolver, companions, engine_sets
 
 SCHEMA = load("0.5.12.post1")
 
@@ -92,3 +92,13 @@ def test_a_switch_that_runs_with_exactly_one_other_is_its_follower() -> None:
     alone = {"a": bad, "b": good, "c": bad}
     paired = {("a", "b"): good, ("a", "c"): bad, ("c", "a"): good, ("c", "b"): good}
     assert companions(alone, paired) == [("a", "b")]
+
+
+def test_a_variable_that_a_flag_makes_the_engine_set_is_switched_with_the_flag() -> None:
+    base = Resolved("0", own=True, sets=("NCCL_DEBUG",))
+    alone = {
+        "enable-symm-mem": Resolved("1", own=True, sets=("NCCL_CUMEM_ENABLE", "NCCL_DEBUG")),
+        "env NCCL_CUMEM_ENABLE": Resolved("2", own=True, sets=("NCCL_DEBUG",)),
+        "env NCCL_DEBUG": Resolved("3", own=True, sets=("NCCL_DEBUG",)),
+    }
+    assert engine_sets(alone, base) == [("env NCCL_CUMEM_ENABLE", "enable-symm-mem")]
