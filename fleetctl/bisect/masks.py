@@ -35,11 +35,6 @@ class Masks:
         pairs = {a: off & ~self._cleared[a] for a in members(on)}
         return {a: rest for a, rest in pairs.items() if rest}
 
-    @property
-    def any(self) -> bool:
-        """Return whether anything was masked so far."""
-        return bool(self._tried)
-
     def visible(self, on: int) -> float:
         """Return the chance that a launch of ``on`` is not masked."""
         if on in self._tried:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ from fleetctl.bisect.model import (
     Verdict,
     members,
 )
-from fleetctl.bisect.planner import next_round, next_step
+from fleetctl.bisect.planner import leads, next_round, next_step
 
 SIZES = st.integers(min_value=1, max_value=10)
 
@@ -243,3 +244,76 @@ def test_one_at_a_time_gives_the_strict_table() -> None:
     assert len(history) == 12
     assert [c.flags for c in step.causes] == [0b01001]
     assert list(members(step.innocent)) == [1, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("history", "reason"),
+    [
+        ((observed(3, Outcome.OTHER),), "bad end fails in another way"),
+        ((observed(3, Outcome.SAME), observed(0, Outcome.OTHER)), "good end fails in another way"),
+    ],
+    ids=["bad end", "good end"],
+)
+def test_an_end_that_fails_otherwise_ends_the_search(history: History, reason: str) -> None:
+    for strategy in ("adaptive", "one-at-a-time"):
+        step = next_step(Problem((1.0, 1.0), Options(strategy=strategy)), history)
+        assert isinstance(step, Verdict)
+        assert (step.status, reason in step.reason) == (Status.INCONCLUSIVE, True)
+
+
+def test_the_strict_table_says_so_where_no_single_atom_tells() -> None:
+    problem = Problem((1.0,) * 4, Options(strategy="one-at-a-time"))
+    history: History = ()
+    while isinstance(step := next_step(problem, history), Trial):
+        # Any two of the first three are enough: none alone, and none is needed.
+        on = (step.on & 7).bit_count() >= 2
+        history += (observed(step.on, Outcome.SAME if on else Outcome.PASS, step.purpose),)
+    assert step.status is Status.INCONCLUSIVE
+    assert "adaptive" in step.reason
+
+
+def test_the_strict_table_keeps_to_its_budget_and_gives_up_on_a_broken_host() -> None:
+    problem = Problem((1.0,) * 4, Options(strategy="one-at-a-time", max_trials=3))
+    history: History = (
+        observed(15, Outcome.SAME), observed(0, Outcome.PASS), observed(1, Outcome.PASS),
+    )  # fmt: skip
+    step = next_step(problem, history)
+    assert isinstance(step, Verdict)
+    assert step.status is Status.BUDGET
+    history += tuple(observed(2, Outcome.INFRA) for _ in range(4))
+    step = next_step(Problem((1.0,) * 4, Options(strategy="one-at-a-time")), history)
+    assert isinstance(step, Verdict)
+    assert step.status is Status.INCONCLUSIVE
+
+
+def test_a_table_with_hidden_rows_clears_nobody_in_them() -> None:
+    problem = Problem((1.0,) * 3, Options(strategy="one-at-a-time"))
+    history: History = ()
+    while isinstance(step := next_step(problem, history), Trial):
+        if step.on == 2:
+            seen = observed(2, Outcome.OTHER, step.purpose, "dist-init")
+        else:
+            seen = observed(step.on, Outcome.SAME if step.on & 1 else Outcome.PASS, step.purpose)
+        history += (seen,)
+    assert [c.flags for c in step.causes] == [1]
+    assert list(members(step.innocent)) == [2]
+
+
+def test_other_failures_are_leads_by_their_smallest_sighting() -> None:
+    history = (
+        observed(7, Outcome.SAME),
+        Observation(6, Outcome.OTHER, phase="dist-init", signature="early"),
+        Observation(2, Outcome.OTHER, phase="dist-init", signature="early"),
+        Observation(4, Outcome.OTHER, phase="serving", signature="late"),
+        Observation(5, Outcome.OTHER, phase="unknown", signature="somewhere"),
+    )
+    assert [(o.on, o.signature, early) for o, early in leads(history)] == [
+        (2, "early", True), (4, "late", False), (5, "somewhere", False),
+    ]  # fmt: skip
+
+
+def test_a_failure_of_no_known_phase_neither_passes_nor_masks_by_itself() -> None:
+    ends = (observed(3, Outcome.SAME), observed(0, Outcome.PASS))
+    step = next_step(PAIR, (*ends, observed(1, Outcome.OTHER, Purpose.SEARCH, "unknown")))
+    assert isinstance(step, Trial)
+    assert step.on == 2
