@@ -151,7 +151,7 @@ def scan(
     slices = range(0, size, SLICE)
     job = _Job(path, size, make, joined(patterns), count_lines)
     workers = min(processes, len(slices)) if sys.platform == "linux" else 1
-    parts = _in_processes(job, slices, workers) if workers > 1 else [_run(job, slices)]
+    parts = _in_processes(job, slices, workers) if workers > 1 else [_run(job, make(), slices)]
     whole = parts[0]
     for part in parts[1:]:
         whole.add(part.hits + part.tail)
@@ -197,14 +197,16 @@ def _in_processes(job: _Job, slices: range, workers: int) -> list[_Part]:
 def _work(job: _Job, shares: list[range], queue: int) -> dict[int, _Part]:
     """Take shares from the queue until it is empty; return what each gave, by its number."""
     done: dict[int, _Part] = {}
+    matcher = (
+        job.make()
+    )  # one for all shares: what it has learned of lines holds for the whole file
     while token := os.read(queue, 1):
-        done[token[0]] = _run(job, shares[token[0]])
+        done[token[0]] = _run(job, matcher, shares[token[0]])
     return done
 
 
-def _run(job: _Job, slices: range) -> _Part:
+def _run(job: _Job, matcher: backends.Matcher, slices: range) -> _Part:
     part = _Part()
-    matcher = job.make()
     descriptor = os.open(job.path, os.O_RDONLY)
     try:
         for at in slices:
