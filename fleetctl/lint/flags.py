@@ -9,6 +9,7 @@ from fleetctl.engines.sglang import history
 from fleetctl.engines.sglang.argv import Kind, Problem, Use
 from fleetctl.engines.sglang.schema import Schema
 from fleetctl.lint.finding import Finding, Severity
+from fleetctl.lint.sizes import COUNTED
 from fleetctl.lint.words import Words
 
 IDS = {
@@ -29,6 +30,7 @@ def check(words: Words) -> Iterator[Finding]:
     for use in words.parsed.uses:
         yield from _used(words, use)
     yield from _repeated(words)
+    yield from _sizes(words)
 
 
 def _fault(words: Words, problem: Problem) -> Finding:
@@ -175,4 +177,16 @@ def _repeated(words: Words) -> Iterator[Finding]:
                 flag=use.spelling,
                 where=words.where(owner),
                 hint=f"take one away; the other stands at {words.where(words.owner[before.index])}",
+            )
+
+
+def _sizes(words: Words) -> Iterator[Finding]:
+    """Tell of parallel sizes below 1: argparse takes them, no launch has them."""
+    for spelling in COUNTED:
+        size = words.number(spelling)
+        if size < 1 and words.given(spelling):
+            message = f"{spelling} is {size}; a count of at least 1 is wanted"
+            where = words.where(words.owner_of(spelling))
+            yield Finding(
+                "wrong-value", Severity.ERROR, message, spelling, where, "1 is without it"
             )

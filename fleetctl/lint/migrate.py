@@ -113,6 +113,10 @@ def _replacement(profile: Profile, change: Change, new: str, schema: Schema) -> 
             pairs.append((spelling[2:], KEEP))
         else:
             return _left(change, new)
+    there = next((n for n, _ in pairs if n in profile.flags and n != change.flag), None)
+    if there is not None:
+        why = f"{there} is set too: keep the value that you mean under that name"
+        return Change(change.flag, change.where, change.why, by_hand=why)
     return Change(change.flag, change.where, change.why, tuple(pairs))
 
 

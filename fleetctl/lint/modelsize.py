@@ -25,15 +25,15 @@ class ModelFacts:
 
     def of(self, name: str) -> Any:
         """Return a value of config.json; models with several parts keep the text part's in text_config."""
-        inner = self.config.get("text_config") or self.config.get("llm_config") or {}
-        return self.config.get(name, inner.get(name))
+        inner = self.config.get("text_config") or self.config.get("llm_config")
+        return self.config.get(name, inner.get(name) if isinstance(inner, Mapping) else None)
 
     def number(self, *names: str) -> int:
         """Return the first whole number of these names, 0 for none."""
         for name in names:
             value = self.of(name)
             if isinstance(value, int) and not isinstance(value, bool):
-                return value
+                return max(0, value)
         return 0
 
 
@@ -108,7 +108,8 @@ def _length(words: Words, model: ModelFacts) -> Iterator[Row]:
 
 
 def _quantization(words: Words, model: ModelFacts) -> Iterator[Row]:
-    own = (model.of("quantization_config") or {}).get("quant_method")
+    told = model.of("quantization_config")
+    own = told.get("quant_method") if isinstance(told, Mapping) else None
     asked = words.value("--quantization")
     if own and asked and asked not in (own, str(own).replace("-", "_")):
         message = f"quantization {asked}, and the model's config.json says {own}"

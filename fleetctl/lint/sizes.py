@@ -6,6 +6,11 @@ from dataclasses import dataclass
 
 from fleetctl.lint.words import Words
 
+COUNTED = (
+    "--tp-size", "--pp-size", "--dp-size", "--attn-dp-size", "--ep-size", "--moe-dp-size", "--attn-cp-size",
+    "--nnodes",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
@@ -32,26 +37,30 @@ class Sizes:
 
 
 def sizes_of(words: Words) -> Sizes:
-    """Return the sizes that a command line asks for.
+    """Return the sizes that a command line asks for; what is below 1 (``flags`` tells of it) counts as 1.
 
     Up to 0.5.21 ``--enable-dp-attention`` turns ``--dp-size`` into attention DP; from 0.5.22 on
     ``--attn-dp-size`` says it, and the old pair still works.
     """
-    dp = words.number("--dp-size")
-    attn_dp = words.number("--attn-dp-size")
+    dp = _size(words, "--dp-size")
+    attn_dp = _size(words, "--attn-dp-size")
     if words.value("--enable-dp-attention") is True and dp > 1:
         dp, attn_dp = 1, dp
-    tp = words.number("--tp-size")
-    ep = words.number("--ep-size")
+    tp = _size(words, "--tp-size")
+    ep = _size(words, "--ep-size")
     if words.value("--moe-a2a-backend") not in (None, "none"):
         ep = tp  # every all-to-all backend makes SGLang set it so
     return Sizes(
         tp=tp,
-        pp=words.number("--pp-size"),
+        pp=_size(words, "--pp-size"),
         replicas=dp,
         attn_dp=attn_dp,
         ep=ep,
-        moe_dp=words.number("--moe-dp-size"),
-        attn_cp=words.number("--attn-cp-size"),
-        nodes=words.number("--nnodes"),
+        moe_dp=_size(words, "--moe-dp-size"),
+        attn_cp=_size(words, "--attn-cp-size"),
+        nodes=_size(words, "--nnodes"),
     )
+
+
+def _size(words: Words, spelling: str) -> int:
+    return max(1, words.number(spelling))

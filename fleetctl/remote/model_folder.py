@@ -26,7 +26,8 @@ def read(args: dict[str, Any], _session: Any = None) -> dict[str, Any]:
     config = _json(os.path.join(path, "config.json"))
     found["config"] = config if isinstance(config, dict) else None
     index = _json(os.path.join(path, "model.safetensors.index.json"))
-    wanted = set((index.get("weight_map") or {}).values()) if isinstance(index, dict) else set()
+    shards = index.get("weight_map") if isinstance(index, dict) else None
+    wanted = {str(s) for s in shards.values()} if isinstance(shards, dict) else set()
     found["missing"] = sorted(wanted - set(sizes))[:100]
     return found
 

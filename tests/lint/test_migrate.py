@@ -35,6 +35,7 @@ BY_HAND = {
     "a flag of no release": ("0.5.23", "  ddtree-topk: 4\n", "see `fleetctl lint`"),
     "a flag from later": ("0.5.10", "  attn-dp-size: 4\n", "take it away"),
     "a flag that became a variable": ("0.5.15", "  enable-nan-detection: true\n", "set SGLANG_SPEC_NAN_DETECTION=1"),
+    "the new name is there already": ("0.5.23", "  cuda-graph-max-bs: 16\n  cuda-graph-max-bs-decode: 32\n", "is set too"),
     "a list over several lines": ("0.5.15", "  cuda-graph-bs:\n    - 1\n", ""),
 }  # fmt: skip
 
