@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fleetctl.cli import complete, show
+from fleetctl.cli import complete, overrides, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import Exit, UsageError
 
@@ -194,7 +194,7 @@ def deploy(
             secrets=None if dry_run else resolve_secrets(wanted),
             allow=frozenset(allowed),
             restart=restart,
-            no_lint=frozenset(no_lint or ()),
+            no_lint=overrides.known(no_lint),
             overrides=given(set_, unset),
             reason=reason,
             break_lock=break_lock,

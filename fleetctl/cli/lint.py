@@ -54,20 +54,31 @@ def lint(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> int:  # fmt: skip
     """Check profiles against the flags of an SGLang: names, values, combinations, the model's sizes."""
+    from fleetctl.cli import overrides
     from fleetctl.config import lintable
     from fleetctl.lint import allowances, blocking, settle
 
+    overridden = overrides.known(no_lint)
+    unread: list[FleetError] = []
     found: list[Finding] = []
     read: list[Profile] = []
     versions: list[str] = []
     context: dict[str, Any] = {}
     at_host = _ask(host) if host else None
     for text in profiles:
+        hidden = False
         try:
             profile = lintable.profile(text)
         except (ConfigError, ManyErrors) as error:
-            found += _as_findings(error)
-            continue
+            faults = _faults(error)
+            if any(e.reference in ("unreadable", "no-site") for e in faults):
+                unread.append(error)
+                continue
+            found += _as_findings(faults)
+            rest = lintable.rough(text)
+            if rest is None:
+                continue
+            profile, hidden = rest, any(map(_hides_model, faults))
         read.append(profile)
         if at_host is not None:
             schema, context = at_host(profile)
@@ -78,17 +89,23 @@ def lint(
             context["gpus"] = gpus
         if gpu_memory:
             context["gpu_memory"] = int(gpu_memory * 1024**3)
-        found += _lint(profile, schema, context)
+        said = _lint(profile, schema, context)
+        found += [f for f in said if not (hidden and f.id == "missing-model")]
+    if unread and not (read or found):
+        raise unread[0]
     allowed = {path: allowances(body) for path, body in lintable.texts(read).items()}
-    left = settle(found, no_lint=no_lint or (), allowed=allowed, strict=strict)
+    once = dict.fromkeys(found)  # profiles may share a parent
+    left = settle(once, no_lint=overridden, allowed=allowed, strict=strict)
     wrong = blocking(left)
     if as_json:
         show.json_line({
             "schema": "fleetctl.lint/1", "sglang": sorted(set(versions)),
-            "findings": [f.to_json() for f in left], "ok": not wrong,
+            "findings": [f.to_json() for f in left], "ok": not (wrong or unread),
         })  # fmt: skip
     else:
         _print(left, sorted(set(versions)))
+    if unread:
+        raise unread[0] if len(unread) == 1 else ManyErrors(unread)
     return int(Exit.NEGATIVE) if wrong else int(Exit.OK)
 
 
@@ -97,14 +114,16 @@ def remarks(profile: Profile, sglang: str, no_lint: Collection[str]) -> bool:
 
     Nothing is noted for ``schema: installed`` without a version: only the host knows its flags.
     """
+    from fleetctl.cli import overrides
     from fleetctl.config import flagsets, lintable
     from fleetctl.lint import allowances, blocking, settle
 
+    overridden = overrides.known(no_lint)
     if profile.schema == flagsets.INSTALLED and not sglang:
         return True
     allowed = {p: allowances(t) for p, t in lintable.texts([profile]).items()}
     found = _lint(profile, _schema(profile, sglang), _here(profile, ""))
-    left = settle(found, no_lint=no_lint, allowed=allowed)
+    left = settle(found, no_lint=overridden, allowed=allowed)
     for finding in left:
         if finding.severity != "info":
             show.note(str(finding) + (f" ({finding.hint})" if finding.hint else ""))
@@ -169,16 +188,27 @@ def _ask(selector: str) -> Any:
     return HostLint(selector)
 
 
-def _as_findings(error: FleetError) -> list[Finding]:
-    """Return the faults of a profile's files as findings; a file that cannot be read stays a fault."""
+def _faults(error: FleetError) -> list[FleetError]:
+    return list(error.errors) if isinstance(error, ManyErrors) else [error]
+
+
+def _as_findings(faults: list[FleetError]) -> list[Finding]:
+    """Return the faults of a profile's files as findings that nothing overrides."""
     from fleetctl.lint import Finding, Severity
 
-    errors = error.errors if isinstance(error, ManyErrors) else [error]
-    if any(e.reference in ("unreadable", "no-site") for e in errors):
-        raise error
     return [
-        Finding(e.reference, Severity.ERROR, e.message, where=e.where, hint=e.hint) for e in errors
+        Finding(e.reference, Severity.ERROR, e.message, where=e.where, hint=e.hint, fault=True)
+        for e in faults
     ]
+
+
+def _hides_model(fault: FleetError) -> bool:
+    """Return whether the profile may have a model after all, behind this fault."""
+    near = fault.hint if fault.hint.startswith("did you mean") else ""
+    return (
+        fault.reference in ("unknown-profile", "extends-cycle")
+        or "model" in f"{fault.message} {near}"
+    )
 
 
 def _print(findings: list[Finding], versions: list[str]) -> None:
@@ -193,6 +223,6 @@ def _print(findings: list[Finding], versions: list[str]) -> None:
     told = ", ".join(f"{n} {k}{'s' * (n != 1)}" for k, n in counts.items() if n) or "nothing to say"
     sys.stdout.flush()
     show.note(f"{told} (sglang {', '.join(versions) or '?'})")
-    ids = sorted({f.id for f in findings if f.severity == "error"})
+    ids = sorted({f.id for f in findings if f.severity == "error" and not f.fault})
     if ids:
         show.note(f"to go on all the same: {' '.join(f'--no-lint={i}' for i in ids)}")

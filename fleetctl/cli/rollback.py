@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleetctl.cli import app as root
-from fleetctl.cli import complete, show
+from fleetctl.cli import complete, overrides, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import Exit
 
@@ -80,7 +80,7 @@ def rollback(
         profile=Profile("", ""),
         templates=site.templates(),
         allow=frozenset(allowed),
-        no_lint=frozenset(no_lint or ()),
+        no_lint=overrides.known(no_lint),
         reason=reason,
         break_lock=break_lock,
         timeout=timeout,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,11 +36,20 @@ def read(name: str, files: Mapping[str, Path]) -> Profile | None:
         return None
 
 
-class _Lean:
-    """Merges depth first through ``extends``, each file once."""
+def rough(name: str, files: Mapping[str, Path]) -> Profile | None:
+    """Return what can be made out of a profile with faults, to look at the rest; None for nothing at all."""
+    try:
+        return _Lean(files, rough=True).read(name)
+    except (Unsure, FleetError, OSError):
+        return None
 
-    def __init__(self, files: Mapping[str, Path]) -> None:
+
+class _Lean:
+    """Merges depth first through ``extends``, each file once. ``rough`` leaves out what is not sure."""
+
+    def __init__(self, files: Mapping[str, Path], *, rough: bool = False) -> None:
         self.files = files
+        self.rough = rough
         self.profile = Profile(name="", model="")
         self.seen: set[str] = set()
 
@@ -55,16 +65,23 @@ class _Lean:
         self.seen.add(name)
         document = load(self.files[name], keep_faults=True)
         body = document.value
-        if document.faults or not isinstance(body, dict) or not KEYS.issuperset(body):
+        if not isinstance(body, dict):
             raise Unsure
-        if "name" in body and _text(body["name"]) != name:
-            raise Unsure
-        if "description" in body:
-            _text(body["description"])
+        if not self.rough:
+            if document.faults or not KEYS.issuperset(body):
+                raise Unsure
+            if "name" in body and _text(body["name"]) != name:
+                raise Unsure
+            if "description" in body:
+                _text(body["description"])
         parents = body.get("extends", [])
         for parent in [parents] if isinstance(parents, str) else parents:
-            self.add(_text(parent), (*above, name))
+            with self._step():
+                self.add(_text(parent), (*above, name))
         self._put(name, document, body)
+
+    def _step(self) -> AbstractContextManager[None]:
+        return suppress(Unsure, FleetError) if self.rough else nullcontext()
 
     def _put(self, name: str, document: Document, body: dict[str, Any]) -> None:
         def origin(*path: str) -> Origin:
@@ -72,25 +89,33 @@ class _Lean:
 
         profile = self.profile
         if "model" in body:
-            profile = replace(profile, model=_text(body["model"]))
-            profile.origins["model"] = origin("model")
+            with self._step():
+                profile = replace(profile, model=_text(body["model"]))
+                profile.origins["model"] = origin("model")
         for kind, table, pattern in (("flags", profile.flags, _FLAG), ("env", profile.env, _ENV)):
-            for key, value in _mapping(body.get(kind, {})).items():
-                if not pattern.fullmatch(key) or (kind == "flags" and key in OWN):
+            for key, value in self._entries(body, kind):
+                with self._step():
+                    if not pattern.fullmatch(key) or (kind == "flags" and key in OWN):
+                        raise Unsure
+                    written = _flag(value) if kind == "flags" else _variable(value)
+                    profile.origins.pop(f"{kind}.{key}", None)
+                    table.pop(key, None)
+                    if written is not None:
+                        table[key] = written
+                        profile.origins[f"{kind}.{key}"] = origin(kind, key)
+        for key, value in self._entries(body, "sglang"):
+            with self._step():
+                if key not in ("python", "schema"):
                     raise Unsure
-                written = _flag(value) if kind == "flags" else _variable(value)
-                profile.origins.pop(f"{kind}.{key}", None)
-                table.pop(key, None)
-                if written is not None:
-                    table[key] = written
-                    profile.origins[f"{kind}.{key}"] = origin(kind, key)
-        for key, value in _mapping(body.get("sglang", {})).items():
-            if key not in ("python", "schema"):
-                raise Unsure
-            changed: Any = {key: _text(value)}
-            profile = replace(profile, **changed)
-            profile.origins[f"sglang.{key}"] = origin("sglang", key)
+                changed: Any = {key: _text(value)}
+                profile = replace(profile, **changed)
+                profile.origins[f"sglang.{key}"] = origin("sglang", key)
         self.profile = profile
+
+    def _entries(self, body: dict[str, Any], key: str) -> list[tuple[str, Any]]:
+        with self._step():
+            return list(_mapping(body.get(key, {})).items())
+        return []
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from fleetctl.config import lean, places
 from fleetctl.config.nodes import shown_path
 from fleetctl.errors import ConfigError, UsageError
-from fleetctl.model.fleet import Profile
+from fleetctl.model.fleet import Origin, Profile
 
 
 def profile(text: str) -> Profile:
@@ -16,10 +16,26 @@ def profile(text: str) -> Profile:
 
     Raises UsageError ``unknown-profile``, ConfigError or ManyErrors for what the files hold.
     """
+    name, files = _found(text)
+    read = lean.read(name, files)
+    read = read if read is not None else _strict(name, files)
+    if not read.origins:  # an empty file: what it lacks is missing in that file
+        read.origins["name"] = Origin(f"{shown_path(files[name])}:1:1", name)
+    return read
+
+
+def rough(text: str) -> Profile | None:
+    """Return what can be made out of a profile whose files have faults, to lint the rest; None for nothing."""
+    return lean.rough(*_found(text))
+
+
+def _found(text: str) -> tuple[str, dict[str, Path]]:
+    """Return the profile's name, and the files that it and its parents are looked up in."""
     path = Path(text)
     if path.suffix in (".yaml", ".yml") or "/" in text:
         if not path.is_file():
-            raise ConfigError("unreadable", "no such file", where=text)
+            what = "is a folder: name a profile's file" if path.is_dir() else "no such file"
+            raise ConfigError("unreadable", what, where=text)
         folder, name = path.parent, path.stem
     else:
         folder, name = places.site_folder() / "profiles", text
@@ -36,8 +52,7 @@ def profile(text: str) -> Profile:
             where=shown_path(folder),
             hint=did_you_mean(name, files, there),
         )
-    found = lean.read(name, files)
-    return found if found is not None else _strict(name, files)
+    return name, files
 
 
 def _strict(name: str, files: dict[str, Path]) -> Profile:

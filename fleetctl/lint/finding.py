@@ -31,6 +31,7 @@ class Finding:
     flag: str = ""  # spelling with dashes, or the variable's name
     where: str = ""
     hint: str = ""
+    fault: bool = False  # of the file itself: nothing launches it, so nothing overrides it
 
     @property
     def file(self) -> str:
@@ -52,7 +53,9 @@ class Finding:
 
     @property
     def override(self) -> str:
-        """Return how to launch all the same."""
+        """Return how to launch all the same; "" when there is no way."""
+        if self.fault:
+            return ""
         return f"--no-lint={self.id}, or `# fleetctl: allow {self.id}` on that line"
 
     def __str__(self) -> str:
@@ -62,7 +65,7 @@ class Finding:
     def to_json(self) -> dict[str, Any]:
         """Return the documented object."""
         body = asdict(self)
-        del body["where"]
+        del body["where"], body["fault"]
         place = {"file": self.file, "line": self.line, "col": self.col}
         return body | place | {"override": self.override}
 
@@ -96,7 +99,7 @@ def settle(
     left = []
     for finding in findings:
         remarks = (allowed or {}).get(finding.file, {}).get(finding.line, ())
-        if finding.id in no_lint or finding.id in remarks:
+        if not finding.fault and (finding.id in no_lint or finding.id in remarks):
             continue
         if strict and finding.severity is Severity.WARNING:
             finding = replace(finding, severity=Severity.ERROR)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -70,7 +71,7 @@ def test_a_missing_model_is_a_finding(capsys: Capture) -> None:
 
 @pytest.mark.parametrize(("text", "identity"), [
     ("model: /m\nflags: {tp_size: 8}\n", "wrong-name"), ("modle: /m\n", "unknown-key"), ("a: [", "yaml-syntax"),
-    ("model: /m\nflags: {a: 1, a: 2}\n", "duplicate-key"),
+    ("model: /m\nflags: {tp-size: 1, tp-size: 2}\n", "duplicate-key"),
 ])  # fmt: skip
 def test_a_file_that_is_no_profile_is_findings_too(
     capsys: Capture, text: str, identity: str
@@ -80,6 +81,67 @@ def test_a_file_that_is_no_profile_is_findings_too(
     found = one(capsys)["findings"][0]
     assert (found["id"], found["severity"], found["file"]) == (identity, "error", "p.yaml")
     assert found["line"] >= 1
+
+
+def test_a_fault_of_the_file_hides_no_other_finding_and_cannot_be_overridden(
+    capsys: Capture,
+) -> None:
+    Path("p.yaml").write_text(WRONG + "  port: 30000\n")
+    words = ["lint", "p.yaml", "--sglang", "0.5.23", "--no-lint", "unknown-flag"]
+    assert run([*words[:4], "--json"]) == 1
+    found = one(capsys)["findings"]
+    assert [(f["id"], f["line"], bool(f["override"])) for f in found] == [
+        ("unknown-flag", 4, True), ("wrong-name", 5, False),
+    ]  # fmt: skip
+    assert run(words) == 1
+    assert "--no-lint" not in capsys.readouterr().err
+    assert run([*words, "--no-lint", "wrong-name"]) == 2
+
+
+def test_a_model_that_a_fault_may_hide_is_not_missed(capsys: Capture) -> None:
+    Path("p.yaml").write_text("extends: nowhere\nflags: {enable-nvls: true}\n")
+    assert run(["lint", "p.yaml", "--sglang", "0.5.23", "--json"]) == 1
+    assert [f["id"] for f in one(capsys)["findings"]] == ["unknown-profile", "unknown-flag"]
+
+
+@pytest.mark.parametrize("command", [["lint", "p.yaml"], ["render", "b300-01", "-p", "ep8-nvls"], ["deploy", "b300-01", "-p", "ep8-nvls"]])  # fmt: skip
+def test_an_override_that_no_finding_has_is_refused(
+    capsys: Capture, command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLEETCTL_SITE", str(EXAMPLE))
+    Path("p.yaml").write_text(WRONG)
+    assert run([*command, "--no-lint", "unknwn-flag"]) == 2
+    assert "did you mean unknown-flag" in capsys.readouterr().err
+
+
+def test_every_finding_can_be_overridden_by_an_id_that_the_page_has() -> None:
+    from fleetctl.lint import conflicts, flags, ids
+
+    package = Path(flags.__file__).parent
+    text = "".join(p.read_text() for p in package.glob("*.py") if p.name != "ids.py")
+    assert {i for i in ids.IDS if f'"{i}"' not in text} == set()
+    assert {i for i, _, _ in conflicts.RULES} | set(flags.IDS.values()) <= ids.IDS
+    made = re.findall(r'"([a-z]+(?:-[a-z]+)+)",\s*Severity|Finding\(\s*"([a-z-]+)"|identity(?:, message)? = "([a-z-]+)"', text)  # fmt: skip
+    assert {name for names in made for name in names if name} <= ids.IDS
+
+
+def test_an_empty_file_has_its_finding_in_the_file(capsys: Capture) -> None:
+    Path("p.yaml").write_text("")
+    assert run(["lint", "p.yaml", "--sglang", "0.5.23", "--json"]) == 1
+    [found] = one(capsys)["findings"]
+    assert (found["id"], found["file"], found["line"]) == ("missing-model", "p.yaml", 1)
+
+
+def test_a_shared_parent_and_a_file_that_is_not_there_cost_no_finding(capsys: Capture) -> None:
+    Path("base.yaml").write_text(WRONG)
+    for name in ("a", "b"):
+        Path(f"{name}.yaml").write_text("extends: base\n")
+    words = ["lint", "a.yaml", "b.yaml", "no.yaml", "--sglang", "0.5.12.post1", "--json"]
+    assert run(words) == 3
+    shown = capsys.readouterr()
+    body = json.loads(shown.out)
+    assert (body["ok"], [f["file"] for f in body["findings"]]) == (False, ["base.yaml"])
+    assert json.loads(shown.err)["where"] == "no.yaml"
 
 
 def test_several_profiles_give_one_object(capsys: Capture) -> None:
