@@ -20,6 +20,11 @@ PROPERTIES = (
 SECRET_NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
 SECRET_FLAG = re.compile(r"^--(?:api-key|admin-api-key|ssl-keyfile-password)(=|$)")
 MASK = "<redacted:value>"
+# Over a whole text: the value may stand on the next line, or have blanks between its quotes.
+_FLAG_VALUE = re.compile(
+    r"(--(?:api-key|admin-api-key|ssl-keyfile-password)[\"']?(?:=|(?:[ \t]|\\\r?\n)+))"
+    r"(?:\"(?!\$)[^\"\n]+\"|'(?!\$)[^'\n]+'|[^\s\"'$\\][^\s\"']*)"
+)
 _ENV_FILE = re.compile(r"^EnvironmentFiles=(.*) \(ignore_errors=\w+\)$", re.MULTILINE)
 _SCRIPT = re.compile(r"^\s*ExecStart\s*=\s*[-@:+!]*(.*)$", re.MULTILINE)
 _PATH = re.compile(r"(?:^|[\s'\"=])(/[^\s'\";&|]+)")
@@ -91,7 +96,13 @@ def _take(path: str, files: dict[str, str], unreadable: dict[str, str]) -> None:
     except OSError as error:
         unreadable[path] = error.strerror or "unreadable"
         return
-    files[path] = "\n".join(_line(line) for line in text.split("\n"))
+    files[path] = _text(text)
+
+
+def _text(text: str) -> str:
+    """Return a file without the values of secret variables and flags."""
+    text = _FLAG_VALUE.sub(lambda m: m.group(1) + MASK, text)
+    return "\n".join(_line(line) for line in text.split("\n"))
 
 
 def _line(line: str) -> str:
@@ -103,6 +114,8 @@ def _line(line: str) -> str:
             + MASK
             + ('"' if '="' in match.group(1) or match.group(1).endswith('"') else "")
         )
+    if line.endswith("\\"):  # a flag's value is not the backslash
+        return redact.redact(line[:-1]) + "\\"
     return redact.redact(line)
 
 

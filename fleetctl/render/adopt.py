@@ -130,12 +130,16 @@ def _static(
     line = unit.last("ExecStart")
     if line is None:
         return Launch()
-    words, taken = shell_launch.unwrapped(unit_file.command(line, str(answer.get("unit")), env))
-    notes += [
-        f"`{t}` in front of the server is not carried over"
-        for t in taken
-        if not t.startswith("env")
-    ]
+    started = unit_file.command(line, str(answer.get("unit")), env)
+    words, taken, own = shell_launch.unwrapped(started)
+    notes += [f"`{t}` in front of the server is not carried over" for t in taken]
+    found = _started(words, answer, {**env, **own})
+    found.env = own | found.env
+    return found
+
+
+def _started(words: list[str], answer: Mapping[str, Any], env: Mapping[str, str]) -> Launch:
+    """Return what the words of ExecStart= start, by themselves or through a shell."""
     program = posixpath.basename(words[0]) if words else ""
     if program in ("docker", "podman", "nerdctl"):
         raise ConfigError(

@@ -29,6 +29,7 @@ _REFERENCE = re.compile(r"\$(?:(\w+)|\{(\w+)(\[@\])?(?::?-([^}]*))?\})")
 _MASK = re.compile(r"<redacted(?::[^<>\s]*)?>")
 _COMPUTED = re.compile(r"\$\(|`")
 _LAUNCH = re.compile(r"sglang\.launch_server|(?:.*/)?sglang")
+_PAIR = re.compile(r"\w+=.*", re.DOTALL)
 
 
 @dataclass
@@ -48,25 +49,30 @@ def is_launch(words: list[str]) -> bool:
     return any(_LAUNCH.fullmatch(w) for w in words[:8])
 
 
-def unwrapped(words: list[str]) -> tuple[list[str], list[str]]:
-    """Return the words behind ``numactl …``, ``env A=b`` and the like, and what was taken off."""
+def unwrapped(words: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
+    """Return the words behind ``numactl …``, ``env A=b`` and the like, what was taken off, its variables."""
     taken: list[str] = []
+    env: dict[str, str] = {}
     while words and words[0].rpartition("/")[2] in PREFIXES:
         name, rest = words[0].rpartition("/")[2], words[1:]
         own = [words[0]]
         while rest and (rest[0].startswith("-") or _own(name, own, rest[0])):
             own.append(rest[0])
             rest = rest[1:]
-        if name != "exec":
+        if name == "env":
+            pairs = [w for w in own[1:] if _PAIR.fullmatch(w)]
+            env |= {n: v for n, _, v in (w.partition("=") for w in pairs)}
+            own = [w for w in own if w not in pairs]
+        if name != "exec" and (name != "env" or len(own) > 1):
             taken.append(" ".join(own))
         words = rest
-    return words, taken
+    return words, taken, env
 
 
 def _own(name: str, own: list[str], word: str) -> bool:
     """Return whether a word without a dash still belongs to the prefix: ``nice -n 5``, ``taskset -c 0-7``."""
     if name == "env":
-        return bool(re.fullmatch(r"\w+=.*", word, re.DOTALL))
+        return bool(_PAIR.fullmatch(word)) or own[-1] in ("-u", "-C")
     return (
         len(own) > 1
         and "=" not in own[-1]
@@ -129,17 +135,11 @@ def _run(command: list[str], found: Launch, known: dict[str, list[str]]) -> None
             _run(rest, found, known)
         return
     words = _expanded(_cut(command, found), known, found)
-    words, taken = unwrapped(words)
+    words, taken, env = unwrapped(words)
     if not words:
         return
-    found.notes += [
-        f"`{t}` in front of the server is not carried over"
-        for t in taken
-        if not t.startswith("env")
-    ]
-    for pair in (w for t in taken if t.startswith("env") for w in t.split()[1:]):
-        name, _, value = pair.partition("=")
-        found.env[name] = value
+    found.notes += [f"`{t}` in front of the server is not carried over" for t in taken]
+    found.env |= env
     if is_launch(words):
         found.words = words
     elif words[0] == "cd" and len(words) > 1:

@@ -16,11 +16,7 @@ def answer_of(text: str) -> dict[str, Any]:
     blocks = {k: v for k, v in blocks.items() if k != "expect"}
     running = json.loads(blocks.pop("running")) if "running" in blocks else None
     named = next((k[5:] for k in blocks if k.startswith("unit ")), None)
-    files = {
-        k: "\n".join(map(adopt._line, v.split("\n")))
-        for k, v in blocks.items()
-        if k.startswith("/")
-    }
+    files = {k: adopt._text(v) for k, v in blocks.items() if k.startswith("/")}
     unit_files = [f for f in files if f.startswith("/etc/systemd/system/")]
     fragment = next((f for f in unit_files if ".d/" not in f), "")
     return {

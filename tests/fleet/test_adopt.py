@@ -60,6 +60,10 @@ def test_secrets_do_not_leave_the_host() -> None:
     for line in ("HF_TOKEN=hf_sentinel4711", 'Environment="API_KEY=sentinel4711"', "export MY_SECRET=sentinel4711",
                  "ExecStart=/p -m sglang.launch_server --api-key sentinel4711"):  # fmt: skip
         assert "sentinel4711" not in remote._line(line), line
+    for text in ("--api-key \\\n  sentinel4711 \\\n --tp 8", "--api-key 'sentinel 4711'", '"--api-key" "sent 4711"',
+                 "bash -c 'x --api-key=sentinel4711'"):  # fmt: skip
+        assert "4711" not in remote._text(text), text
+    assert remote._text("--api-key ${KEY} \\\n--tp 8") == "--api-key ${KEY} \\\n--tp 8"
     words = ["python", "--api-key", "sentinel4711", "--admin-api-key=sentinel4711", "--tp", "8"]
     assert remote._masked(words) == [
         "python", "--api-key", remote.MASK, f"--admin-api-key={remote.MASK}", "--tp", "8",
