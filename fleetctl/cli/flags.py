@@ -97,7 +97,7 @@ def _shape(flag: Flag) -> str:
     return f" {kind}" + ("..." if flag.many else "")
 
 
-@app.command("show")
+@app.command("show", context_settings={"ignore_unknown_options": True})
 def show_(
     name: Annotated[str, typer.Argument(metavar="NAME")], sglang: Sglang = "", as_json: Json = False
 ) -> int:
@@ -105,6 +105,11 @@ def show_(
     from fleetctl.engines.sglang import history
 
     schema = _named(sglang)
+    name = name.partition("=")[0].strip()
+    if not name.strip("-"):
+        raise UsageError(
+            "unknown-flag", "the name of a flag is wanted", hint="`fleetctl flags list` has all"
+        )
     flag = schema.find(name)
     spelling = "--" + name.lstrip("-").replace("_", "-")
     begun = schema.prefixed(spelling)
@@ -117,7 +122,9 @@ def show_(
         raise UsageError(
             "unknown-flag",
             f"{spelling} is not a flag of sglang {schema.version}, nor of another release",
-            hint=f"did you mean {', '.join(near)}?" if near else "",
+            hint=f"did you mean {', '.join(near)}?"
+            if near
+            else "`fleetctl flags list TEXT` looks for a word",
         )
     body = flag.to_json() if flag else {"names": [spelling]}
     releases = [list(s) for s in life.spans] if life else []

@@ -177,6 +177,10 @@ def _here(profile: Profile, model_dir: str) -> dict[str, Any]:
 
     facts = model_folder.read({"path": str(folder)})
     if facts["config"] is None:
+        if model_dir:
+            raise ConfigError(
+                "no-model-config", "no config.json here that can be read", where=model_dir
+            )
         return {}
     return {"model": ModelFacts(facts["config"], facts["weights"], str(folder))}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 import subprocess
 import sys
 import tempfile
@@ -12,6 +14,7 @@ from fleetctl.config import places
 from fleetctl.errors import RemoteError, UsageError
 from fleetctl.remote.source_tree import WheelTree
 
+_THERE = re.compile(r"\(from versions: ([^)]*)\)")
 TIMEOUT = 600.0  # seconds for one download
 # Some versions have wheels for one platform and Python only, and the operator may have another.
 ELSEWHERE = [
@@ -68,11 +71,28 @@ def fetch(version: str) -> Path:
             said = said or _pip(wanted, temporary, extra)
             for wheel in Path(temporary).glob("*.whl"):
                 return wheel.replace(folder() / wheel.name)
-    raise RemoteError(
+    raise _missing(wanted, said)
+
+
+def _missing(wanted: str, said: str) -> RemoteError:
+    """Return the fault, with the few of an index's versions that are near instead of all of them."""
+    there = _THERE.search(said)
+    versions = [v.strip() for v in there.group(1).split(",")] if there else []
+    versions = [v for v in versions if v[:1].isdigit()]
+    if versions:
+        near = difflib.get_close_matches(wanted, versions, n=3)
+        also = f"; near it are {', '.join(near)}" if near else ""
+        return RemoteError(
+            "no-wheel",
+            f"sglang {wanted} could not be fetched: the index has {len(versions)} versions, and not this one",
+            hint=f"the newest there is {versions[-1]}{also}",
+        )
+    lines = [line for line in said.strip().splitlines() if not line.startswith("WARNING")]
+    return RemoteError(
         "no-wheel",
         f"sglang {wanted} could not be fetched",
         hint="see whether that version exists, and whether pip can reach its index",
-        context=tuple(said.strip().splitlines()[-3:]),
+        context=tuple(lines[-3:]),
     )
 
 

@@ -197,6 +197,26 @@ def test_the_model_of_a_folder_here_is_looked_at(capsys: Capture, tmp_path: Path
     assert [f["id"] for f in one(capsys)["findings"]] == ["heads-divide"]
 
 
+@pytest.mark.parametrize("body", ["[]", "{}", '{"flags": 3}'])
+def test_a_file_that_is_no_schema_says_what_one_has(capsys: Capture, body: str) -> None:
+    Path("p.yaml").write_text("model: /m\n")
+    Path("x.json").write_text(body)
+    assert run(["lint", "p.yaml", "--sglang", "x.json"]) == 3
+    assert "error[not-a-flag-schema]: x.json" in (told := capsys.readouterr().err)
+    assert "fleetctl.flags/1" in told
+
+
+def test_a_model_folder_that_is_named_must_have_a_config(capsys: Capture) -> None:
+    Path("p.yaml").write_text("model: /m\n")
+    Path("model").mkdir()
+    words = ["lint", "p.yaml", "--sglang", "0.5.23", "--model-dir", "model"]
+    assert run(words) == 3
+    assert "no-model-config" in capsys.readouterr().err
+    Path("model/config.json").write_text('{"text_config": 3, "quantization_config": "fp8"}')
+    Path("model/model.safetensors.index.json").write_text('{"weight_map": ["a"]}')
+    assert run(words) == 0
+
+
 def test_an_unknown_version_says_which_are_known(capsys: Capture) -> None:
     Path("p.yaml").write_text("model: /m\n")
     assert run(["lint", "p.yaml", "--sglang", "newest"]) == 3
@@ -237,6 +257,14 @@ def test_show_tells_of_a_flag_that_is_gone_and_of_one_that_never_was(capsys: Cap
     )
     assert run(["flags", "show", "enable-nvls"]) == 2
     assert "did you mean --enable-nccl-nvls" in capsys.readouterr().err
+
+
+def test_show_takes_a_name_as_it_stands_on_a_command_line(capsys: Capture) -> None:
+    for name in ("--tp-size", "tp_size", "--tp-size=8"):
+        assert run(["flags", "show", name, "--sglang", "0.5.15", "--json"]) == 0, name
+        assert one(capsys)["names"] == ["--tp-size", "--tensor-parallel-size"]
+    assert run(["flags", "show", ""]) == 2
+    assert "the name of a flag is wanted" in capsys.readouterr().err
 
 
 def test_show_takes_a_beginning_for_the_only_flag_that_has_it(capsys: Capture) -> None:

@@ -148,10 +148,16 @@ class Schema:
         }
 
     @classmethod
-    def from_json(cls, body: dict[str, Any], origin: str = "file") -> Schema:
+    def from_json(cls, body: Any, origin: str = "file") -> Schema:
         """Return a schema from its stored object; ConfigError when it is none."""
-        if not str(body.get("schema", "")).startswith("fleetctl.flags/"):
-            raise ConfigError("not-a-flag-schema", f"not a flag schema: {body.get('schema')!r}")
+        if not isinstance(body, dict) or not str(body.get("schema", "")).startswith(
+            "fleetctl.flags/"
+        ):
+            raise ConfigError(
+                "not-a-flag-schema",
+                'not a flag schema: no `"schema": "fleetctl.flags/1"` in it',
+                hint="`fleetctl flags list --sglang TREE --json` writes one",
+            )
         return cls(
             version=body.get("version"),
             all=tuple(Flag.from_json(f) for f in body["flags"]),
@@ -219,7 +225,9 @@ def read_file(path: Path) -> Schema:
             "bad-schema-file", f"not a flag schema: {error}", where=str(path)
         ) from error
     except ConfigError as error:
-        raise ConfigError(error.reference, error.message, where=str(path)) from error
+        raise ConfigError(
+            error.reference, error.message, where=str(path), hint=error.hint
+        ) from error
 
 
 def spellings(schemas: Sequence[Schema]) -> Iterator[str]:
