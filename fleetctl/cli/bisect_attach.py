@@ -25,17 +25,21 @@ def follow(bisect: str, *, as_json: bool) -> int:
             hint=f"fleetctl bisect show {state.id}",
         )
     clock = SystemClock()
+    gone = False  # its process; what it wrote last is still to be read
     with path.open(encoding="utf-8", errors="replace") as log:
+        line = ""
         while True:
-            line = log.readline()
+            line += log.readline()
             if line.endswith("\n"):
-                if (code := _told(line, state.id, as_json=as_json)) is not None:
+                told, line = line, ""
+                if (code := _told(told, state.id, as_json=as_json)) is not None:
                     return code
-            elif bisect_view.alive(state.id) is None:
+            elif not gone:
+                gone = bisect_view.alive(state.id) is None
+                clock.sleep(0.0 if gone else PAUSE)
+            else:
                 show.note(f"{state.id} does not run any more: `fleetctl bisect show {state.id}`")
                 return int(Exit.NEGATIVE)
-            else:
-                clock.sleep(PAUSE)
 
 
 def _told(line: str, bisect: str, *, as_json: bool) -> int | None:

@@ -160,6 +160,13 @@ class View:
 
 def run(job: Job, view: View) -> int:
     """Run the job to its verdict, show it, and write the report."""
+    try:
+        return _run(job, view)
+    finally:
+        pid_file(job.state.id).unlink(missing_ok=True)
+
+
+def _run(job: Job, view: View) -> int:
     from fleetctl.trials import start
 
     try:
@@ -171,11 +178,9 @@ def run(job: Job, view: View) -> int:
             f"interrupted; the host is clean. `fleetctl bisect-flags --resume {job.state.id}` goes on"
         )
         return int(Exit.INTERRUPTED)
-    except FleetError as error:
+    except FleetError:
         show.note(f"the state is kept: `fleetctl bisect-flags --resume {job.state.id}` goes on")
-        raise error
-    finally:
-        pid_file(job.state.id).unlink(missing_ok=True)
+        raise
     said["report"] = str(write_report(job.state))
     finish(job.state, said, as_json=view.as_json)
     return int(Exit.OK if said["status"] == "found" else Exit.NEGATIVE)
