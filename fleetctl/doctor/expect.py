@@ -9,13 +9,15 @@ hosts:
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from fleetctl.errors import ConfigError
+from fleetctl.doctor.ids import IDS
+from fleetctl.errors import ConfigError, UsageError
 
 GIB = 1024**3
 UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": GIB, "T": 1024**4}
@@ -42,12 +44,24 @@ class Expect:
 
 
 DEFAULT = Expect()
+_VERSIONS = 'a version, or what it must satisfy as in ">=580"'
+WANTED = {
+    "gpus": "a number", "nofile": "a number", "clock": "a number of seconds", "gpu": "a name or a glob",
+    "fabric": "true or false", "shm": "a size as in 32GiB", "disk": "a size as in 20GiB",
+    "skip": "a list of findings", "disk_paths": "a list of paths",
+} | dict.fromkeys(("driver", "sglang", "torch", "kernel"), _VERSIONS)  # fmt: skip
 
 
 def parse(value: Mapping[str, Any], host: str, where: str = "doctor.yaml") -> Expect:
     """Return what is expected of one host. ConfigError ``bad-expectation`` for an unknown or wrong value."""
     found = _merged(DEFAULT, {k: v for k, v in value.items() if k != "hosts"}, where)
-    for pattern, own in (value.get("hosts") or {}).items():
+    hosts = value.get("hosts") or {}
+    if not isinstance(hosts, Mapping):
+        raise ConfigError(
+            "bad-expectation", "hosts: a mapping of globs is wanted", where=where,
+            hint='as in `hosts: {"rtx-*": {gpus: 4}}`',
+        )  # fmt: skip
+    for pattern, own in hosts.items():
         if not isinstance(own, Mapping):
             raise ConfigError(
                 "bad-expectation", f"hosts: {pattern}: a mapping is wanted", where=where
@@ -74,7 +88,12 @@ def _merged(base: Expect, value: Mapping[str, Any], where: str) -> Expect:
 def _value(name: str, raw: Any, where: str) -> Any:
     try:
         if name in ("skip", "disk_paths"):
-            return tuple(str(v) for v in ([raw] if isinstance(raw, str) else raw))
+            if isinstance(raw, Mapping):
+                raise ValueError(name)
+            words = tuple(str(v) for v in ([raw] if isinstance(raw, str) else raw))
+            if name == "skip":
+                known(words, where)
+            return words
         if name in ("shm", "disk"):
             return size(str(raw))
         if name in ("gpus", "nofile"):
@@ -88,8 +107,20 @@ def _value(name: str, raw: Any, where: str) -> Any:
         return str(raw)
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
-            "bad-expectation", f"{name}: {raw!r} is not understood", where=where
+            "bad-expectation",
+            f"{name.replace('_', '-')}: {raw!r} is not understood",
+            where=where,
+            hint=f"{WANTED[name]} is wanted",
         ) from error
+
+
+def known(ids: Iterable[str], where: str = "") -> None:
+    """Raise UsageError ``unknown-check`` for an id that no check has."""
+    for one in ids:
+        if one not in IDS:
+            near = difflib.get_close_matches(one, IDS, n=3)
+            hint = f"did you mean {', '.join(near)}?" if near else "docs/howto/doctor.md lists them"
+            raise UsageError("unknown-check", f"no check finds {one}", where=where, hint=hint)
 
 
 def size(text: str) -> int:

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fleetctl.config import expectations
-from fleetctl.config.nearest import did_you_mean
-from fleetctl.doctor import IDS, Finding, Look, examine
-from fleetctl.doctor.expect import Expect, parse
-from fleetctl.errors import FleetError, UsageError
+from fleetctl.doctor import Finding, Look, examine
+from fleetctl.doctor.expect import Expect, known, parse
+from fleetctl.errors import FleetError
 from fleetctl.fleet.fanout import fan_out
 from fleetctl.model.fleet import Host, Profile, Target
 from fleetctl.transport import connect
@@ -113,13 +112,6 @@ def _offset(agent: Agent) -> tuple[float, float]:
     return there - (before + after) / 2, (after - before) / 2
 
 
-def _known(ids: Sequence[str]) -> None:
-    for name in ids:
-        if name not in IDS:
-            hint = did_you_mean(name, IDS, "docs/howto/doctor.md lists them")
-            raise UsageError("unknown-check", f"no check finds {name}", hint=hint)
-
-
 def visit(
     targets: Sequence[Target],
     root: Path,
@@ -133,7 +125,7 @@ def visit(
     Raises UsageError ``unknown-check`` for an id that no check has, ConfigError for a wrong doctor.yaml.
     """
     value, where = expectations.read(root)
-    _known([*only, *skip])
+    known([*only, *skip])
     for target in targets:
         parse(value, target.host.name, where)  # a wrong file is told before anything is contacted
     hosts: dict[str, tuple[Host, list[Target]]] = {}

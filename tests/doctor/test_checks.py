@@ -84,11 +84,18 @@ def test_expectations_of_globs_win_over_the_site() -> None:
 
 
 @pytest.mark.parametrize("value", [{"gpu-count": 8}, {"gpus": "many"}, {"driver": ">>580"}, {"shm": "big"},
-                                   {"hosts": {"a": 1}}, {"hosts": {"z": {"gpuz": 1}}}, {"fabric": "maybe"}])  # fmt: skip
+                                   {"hosts": {"a": 1}}, {"hosts": ["a"]}, {"disk-paths": {"a": 1}}, {"hosts": {"z": {"gpuz": 1}}}, {"fabric": "maybe"}])  # fmt: skip
 def test_a_wrong_expectation_is_told_for_every_host(value: dict[str, object]) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(value, "a")
     assert caught.value.reference == "bad-expectation"
+
+
+def test_a_check_that_is_none_is_told_with_the_nearest() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse({"skip": ["shm-smal"]}, "a")
+    assert caught.value.reference == "unknown-check"
+    assert caught.value.hint.startswith("did you mean shm-small")
 
 
 @pytest.mark.parametrize(("version", "wanted", "good"), [
