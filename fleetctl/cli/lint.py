@@ -152,7 +152,12 @@ def _schema(profile: Profile, wanted: str) -> Schema:
     origin = profile.origins.get("sglang.schema")
     beside = Path(origin.where.rsplit(":", 2)[0]).parent.parent if origin else Path()
     local = beside / profile.schema
-    return flagsets.named(str(local) if local.is_file() else profile.schema, _fetch)
+    try:
+        return flagsets.named(str(local) if local.is_file() else profile.schema, _fetch)
+    except FleetError as error:
+        if origin and not error.where:
+            error.where = origin.where
+        raise
 
 
 def _fetch(version: str) -> Path:

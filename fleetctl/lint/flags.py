@@ -19,6 +19,14 @@ IDS = {
     Kind.CHOICE: "wrong-choice",
     Kind.REMOVED: "refused-flag",
 }
+WANTED = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "json.loads": "JSON",
+    "json_list_type": "a JSON list",
+    "human_readable_int": "a whole number, as in 8192, 8k or 8Ki",
+}
 
 
 def check(words: Words) -> Iterator[Finding]:
@@ -70,7 +78,8 @@ def _advice(problem: Problem, schema: Schema) -> str:
         return f"use {flag.replacement} instead" if flag.replacement else ""
     if flag.switch:
         return "it is a switch: write true"
-    return f"it wants {flag.type or 'text'}" + (", one or more" if flag.many else "")
+    wanted = WANTED.get(flag.type or "str", flag.type)
+    return f"it wants {wanted}" + (", one or more" if flag.many else "")
 
 
 def _unknown(words: Words) -> Iterator[Finding]:

@@ -178,6 +178,12 @@ def test_without_a_version_the_profile_s_own_counts_and_else_the_newest_which_is
     assert run(["lint", "p.yaml"]) == 0
 
 
+def test_a_profile_s_own_release_that_is_none_is_told_in_its_line(capsys: Capture) -> None:
+    Path("p.yaml").write_text("model: /m\nsglang:\n  schema: newest\n")
+    assert run(["lint", "p.yaml"]) == 3
+    assert "error[no-schema]: p.yaml:3:3: 'newest' is neither" in capsys.readouterr().err
+
+
 def test_a_schema_file_of_a_fork(capsys: Capture) -> None:
     body = schema.load("0.5.12.post1").to_json()
     body["flags"].append({"names": ["--ddtree-budget"], "dest": "ddtree_budget", "type": "int"})

@@ -75,6 +75,8 @@ HINTS = {
     "dp-attention-023": "use --attn-dp-size <dp-size> instead",
     "env-deprecated": "use SGLANG_LOG_GC instead",
     "env-mistyped": "did you mean SGLANG_ENABLE_TORCH_COMPILE?",
+    "human-size": "it wants a whole number, as in 8192, 8k or 8Ki",
+    "wrong-type": "it wants a whole number",
     "model-experts": "with ep 8: ep-num-redundant-experts 4, or another ep-size",
 }
 
