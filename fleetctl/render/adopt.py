@@ -336,21 +336,29 @@ def _settings(
     unit: UnitFile, answer: Mapping[str, Any], static: Launch, notes: list[str]
 ) -> dict[str, Any]:
     """Return the unit's settings that differ from fleetctl's own, as the profile names them."""
+    from fleetctl.config.schema import USER_FORM
     from fleetctl.render.unit import DEFAULTS
 
     found: dict[str, Any] = {}
     user = unit.last("User")
     found["user"] = None if user in (None, "root") else user
+    if user and not re.fullmatch(USER_FORM, user):
+        found["user"] = None
+        notes.append(f"User={user} is not taken over; name the user in the profile")
     cwd = unit.last("WorkingDirectory") or static.cwd
     found["working_directory"] = (
         cwd.lstrip("-") if cwd and cwd.lstrip("-").startswith("/") else None
     )
     limit = (unit.last("LimitNOFILE") or "").rpartition(":")[2] or str(static.nofile or "")
     found["limit_nofile"] = int(limit) if limit.isdigit() else DEFAULTS["limit_nofile"]
+    if limit and not limit.isdigit() and limit != "infinity":  # the kernel has an end too
+        notes.append(f"LimitNOFILE={limit} becomes {DEFAULTS['limit_nofile']}")
     for key, setting in (("TimeoutStopSec", "timeout_stop"), ("RestartSec", "restart_sec")):
         text = unit.last(key)
         span = unit_file.seconds(text) if text else None
         found[setting] = span if span is not None else DEFAULTS[setting]
+        if text and span is None:
+            notes.append(f"{key}={text} becomes {DEFAULTS[setting]}")
     restart = unit.last("Restart")
     found["restart"] = restart if restart in RESTARTS else DEFAULTS["restart"]
     if restart and restart not in RESTARTS:
