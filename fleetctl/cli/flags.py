@@ -226,6 +226,8 @@ def migrate(
 
         for path, text in new_texts.items():
             if text != texts[path]:
+                if b"\r\n" in Path(path).read_bytes():
+                    text = text.replace("\n", "\r\n")
                 show.note(f"wrote {write_text(Path(path), text)}")
     return int(Exit.NEGATIVE if left else Exit.OK)
 

@@ -305,6 +305,14 @@ def test_migrate_shows_writes_and_then_has_nothing_left(capsys: Capture) -> None
     assert one(capsys)["changes"] == []
 
 
+def test_migrate_keeps_the_line_ends_of_the_file(capsys: Capture) -> None:
+    Path("p.yaml").write_bytes(b"model: /m\r\nflags:\r\n  cuda-graph-max-bs: 16\r\n")
+    assert run(["flags", "migrate", "p.yaml", "--to", "0.5.23", "--write"]) == 0
+    assert "+  cuda-graph-max-bs-decode: 16" in capsys.readouterr().out
+    wanted = b"model: /m\r\nflags:\r\n  cuda-graph-max-bs-decode: 16\r\n"
+    assert Path("p.yaml").read_bytes() == wanted
+
+
 def test_a_word_that_is_no_verb_is_a_host_unless_it_is_nearly_a_verb(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     monkeypatch.setenv("FLEETCTL_SITE", str(EXAMPLE))
     assert run(["flags", "b300-99"]) == 2
