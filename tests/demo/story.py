@@ -93,13 +93,24 @@ def _tell(stage: Stage) -> None:
 
     stage.scene("Back to the good profile; the real server has come back by itself")
     stage.run("deploy", "lab-02", "--profile", "tp8", "--yes")
-    stage.run("wait", "lab-01")
+    until(lambda: _ready_again(stage, before), "the real server serves again", 180)
+    stage.run("status", "lab-01", "lab-02")
 
 
 def _invocation(stage: Stage) -> str | None:
-    """Return the invocation that runs on the real host, or None while none does."""
+    """Return the invocation that runs on the real host, or None while none does.
+
+    Between a crash and the restart the unit is activating (auto-restart), not active.
+    """
     (row,) = stage.rows("status", "lab-01", "--json")
-    return row["unit"]["invocation_id"] or None
+    unit = row["unit"]
+    return unit["invocation_id"] if unit["active_state"] == "active" and unit["main_pid"] else None
+
+
+def _ready_again(stage: Stage, before: str | None) -> bool:
+    """Return whether another invocation than that one serves."""
+    (row,) = stage.rows("status", "lab-01", "--json")
+    return bool(row["state"] == "ready" and row["unit"]["invocation_id"] != before)
 
 
 def _send(address: str) -> None:
