@@ -68,10 +68,7 @@ def _tell(stage: Stage) -> None:
     before = _invocation(stage)
     say(f"$ curl http://{address}:30000/generate -d '{json.dumps(POISON)}'")
     _send(address)
-    until(
-        lambda: stage.rows("status", "lab-01", "--json")[0].get("invocation_id") != before,
-        "systemd restarts it",
-    )
+    until(lambda: _invocation(stage) not in (None, before), "systemd restarts it")
     say("   systemd has restarted it already; the evidence was kept before that")
     stage.run("collect", "lab-01", expect=1)
     (third,) = stage.rows("incidents", "list", "--host", "lab-01", "--json")
