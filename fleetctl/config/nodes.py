@@ -96,8 +96,13 @@ def load(path: Path, *, keep_faults: bool = False) -> Document:
 
     With ``keep_faults`` those two are left to ``validate``, which raises them with its own.
     """
+    return parse(read_text(path, "utf-8-sig"), path, keep_faults=keep_faults)
+
+
+def read_text(path: Path, encoding: str) -> str:
+    """Return a file that people write. Raises ConfigError ``unreadable`` or ``not-utf8``."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        return path.read_text(encoding=encoding)
     except UnicodeDecodeError as error:
         raise ConfigError(
             "not-utf8", f"byte {error.start} is not UTF-8", where=shown_path(path)
@@ -106,7 +111,6 @@ def load(path: Path, *, keep_faults: bool = False) -> Document:
         raise ConfigError(
             "unreadable", error.strerror or str(error), where=shown_path(path)
         ) from error
-    return parse(text, path, keep_faults=keep_faults)
 
 
 def parse(text: str, path: Path, *, keep_faults: bool = False) -> Document:

@@ -9,7 +9,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from fleetctl.config.nodes import Document, Path_, shown_path
+from fleetctl.config.nodes import Document, Path_, read_text, shown_path
 from fleetctl.errors import ConfigError
 
 _KEY = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
@@ -22,17 +22,7 @@ _SKIP = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'[^']*'|#.*")
 
 def load(path: Path) -> Document:
     """Return the document. Raises ConfigError ``unreadable``, ``not-utf8`` or ``toml-syntax``."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            "not-utf8", f"byte {error.start} is not UTF-8", where=shown_path(path)
-        ) from error
-    except OSError as error:
-        raise ConfigError(
-            "unreadable", error.strerror or str(error), where=shown_path(path)
-        ) from error
-    return parse(text, path)
+    return parse(read_text(path, "utf-8"), path)
 
 
 def parse(text: str, path: Path) -> Document:
