@@ -14,7 +14,7 @@ from fleetctl.config import lintable
 from fleetctl.engines.sglang import schema
 from fleetctl.engines.sglang.schema import Flag, Schema
 from fleetctl.lab.box import Box
-from fleetctl.lint import conflicts
+from fleetctl.lint import conflicts, flags
 from fleetctl.lint.words import words_of
 from fleetctl.transport import connect
 from fleetctl.transport.agent import Agent
@@ -203,7 +203,8 @@ def test_the_rules_about_combinations_are_sglang_s_own(version: str, answer: Any
         words = words_of(profile, shipped)
         if not profile.model or words.parsed.problems or path.name.startswith("model-"):
             continue
-        errors = {f.id for f in conflicts.check(words) if f.severity == "error"}
+        findings = [*flags.check(words), *conflicts.check(words)]
+        errors = {f.id for f in findings if f.severity == "error"}
         argv = [MODEL if w == "/m" else w for w in words.argv] + ["--device", "cpu"]
         if "--attention-backend" not in argv:
             argv += ["--attention-backend", "torch_native"]
