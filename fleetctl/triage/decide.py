@@ -94,6 +94,9 @@ def _exclude(candidate: Candidate, story: Story) -> None:
     if candidate.lost:
         return
     index, rule = candidate.unit.index, candidate.rule
+    if any(rule.id in m.rule.beats and m.unit.index < index for m in story.of("dead")):
+        candidate.lost = "the server itself ended its processes after that"
+        return
     if story.asked_stop and not story.of("stop") and not (candidate.fatal and rule.rank > 1):
         candidate.lost = "the stop was asked for"
         return
