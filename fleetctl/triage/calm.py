@@ -27,6 +27,14 @@ def without_root(
     )
 
 
+def host_down(story: Story, timeline: phases.Timeline) -> Answer:
+    """Return the answer for a service that ended because its host did, however its log breaks off."""
+    serving = story.of("ready", "alive", "batch", "health-ok")
+    phase = Phase.SERVING if serving else (timeline.last or Phase.UNKNOWN)
+    why = "the host went down while it ran"
+    return Answer(True, State.CRASHED, "host-down", phase, Verdict.ESTABLISHED, why=why)
+
+
 def _stopped(story: Story) -> Answer | None:
     weak = story.of("stop-weak") and not story.of("dead", "killed", "fatal-head")
     if weak or story.asked_stop or (story.of("stop") and story.stopped_on_request):

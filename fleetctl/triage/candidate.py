@@ -121,7 +121,7 @@ def weights(known: Board) -> dict[int, Weight]:
             weight.fatal
             or bool(said & {"fatal-head", "wrapper"})
             or raised.kind in (CPP, FAULT, USAGE)
-            or (not weight.request and _uncaught(raised))
+            or (not weight.request and uncaught(raised))
         )
     for weight in found.values():
         weight.request = weight.request and not weight.fatal
@@ -176,7 +176,7 @@ def _of_unit(
     ]
 
 
-def _uncaught(raised: Raised) -> bool:
+def uncaught(raised: Raised) -> bool:
     """Return whether the outermost frame is the program's own start: nobody caught the exception."""
     if not raised.whole or not raised.frames or raised.head:
         return False

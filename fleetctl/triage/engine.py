@@ -12,13 +12,13 @@ from fleetctl.evidence.exceptions import Raised
 from fleetctl.evidence.record import UNIT, Evidence, Record
 from fleetctl.model.triage import Advice, Cascade, Coverage, Root, Triage, Verdict
 from fleetctl.remote import patch_marker
-from fleetctl.triage import advice, fingerprint, foreign, story
+from fleetctl.triage import advice, fingerprint, foreign, ranks, story
 from fleetctl.triage.answer import Answer
 from fleetctl.triage.candidate import Candidate
 from fleetctl.triage.decide import decide
 from fleetctl.triage.match import Match, Matcher
 from fleetctl.triage.patched import at_original_lines, still_open, told
-from fleetctl.triage.rule import STRENGTHS, Rules
+from fleetctl.triage.rule import Rules
 from fleetctl.triage.units import EXCEPTION, HEAD, Unit, build
 
 _MESSAGE_LIMIT = 2000
@@ -170,32 +170,12 @@ def _root(
         line=number(unit.line),
         exception_type=kind,
         message=message[:_MESSAGE_LIMIT],
-        ranks=_ranks(candidate, answer),
+        ranks=ranks.of(candidate, answer),
         worker=worker,
         step=step,
         frames=tuple(raised.frames) if raised is not None else (),
         rule=candidate.rule.id,
     )
-
-
-def _ranks(root: Candidate, answer: Answer) -> tuple[str, ...]:
-    """Return the ranks that show the root, else those on which it surfaced."""
-    found = [rank for c in answer.candidates if _alike(c, root) for rank in c.unit.ranks]
-    found = found or list(root.unit.ranks)
-    if not found:
-        kin = {*root.rule.explains, *root.rule.beats}
-        units = [u for u in answer.known.units if any(m.rule.id in kin for m in answer.known.of(u))]
-        found = [rank for unit in units for rank in unit.ranks]
-    return tuple(dict.fromkeys(found))
-
-
-def _alike(one: Candidate, root: Candidate) -> bool:
-    """Return whether a candidate is the root seen on another rank."""
-    if one.rule.id != root.rule.id or (one.wrapped and not root.wrapped):
-        return False
-    if root.rule.rank > STRENGTHS.index("default"):
-        return True
-    return fingerprint.of(one, None).fingerprint == fingerprint.of(root, None).fingerprint
 
 
 def _cascades(answer: Answer, number: Callable[[int], int]) -> tuple[Cascade, ...]:
@@ -288,12 +268,12 @@ def _field(
 
 
 def _coverage(evidence: Evidence) -> Coverage:
-    ranks = Counter(r.rank for r in evidence.records if r.rank)
+    seen = Counter(r.rank for r in evidence.records if r.rank)
     return Coverage(
         lines=evidence.lines,
         suppressed_messages=evidence.suppressed,
         truncated_lines=evidence.truncated,
-        ranks_seen=tuple(sorted(ranks, key=_natural)),
+        ranks_seen=tuple(sorted(seen, key=_natural)),
         sources=tuple(evidence.sources),
     )
 
