@@ -83,6 +83,7 @@ def from_bundle(folder: Path) -> Evidence:
         manifest["asked_stop"] if isinstance(manifest.get("asked_stop"), bool) else None
     )
     whole.hung = manifest.get("hung") is True
+    whole.host_down = manifest.get("host_down") is True
     whole.versions = {
         k: str(v)
         for k, v in _json(folder / "versions.json").items()

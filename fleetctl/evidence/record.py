@@ -50,6 +50,7 @@ class Evidence:
     sources: list[str] = field(default_factory=list)
     asked_stop: bool | None = None  # what a bundle's manifest says; None where nobody knows
     hung: bool = False  # what the collector saw: the unit ran and did not answer
+    host_down: bool = False  # likewise: the service ended because its host did
     versions: dict[str, str] = field(default_factory=dict)
     patches: dict[str, Any] = field(default_factory=dict)  # patches.json of a bundle
     # A bundle's own processes, and when the first of them spoke (seconds); empty where nobody knows.

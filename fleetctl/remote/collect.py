@@ -14,11 +14,10 @@ import sys
 import tarfile
 from typing import Any
 
-from fleetctl.remote import journal, places, records, spool
+from fleetctl.remote import host_down, journal, places, records, spool, unit
 from fleetctl.remote.agent import AgentError
 
 FAILED = "d9b373ed55a64feb8242e02dbe79a49c"  # systemd's MESSAGE_ID of "Failed with result …"
-EXITED = "98e322203f7a4ed290d09fe03c09fe15"  # … and of "Main process exited …"
 CHUNK = 192 * 1024
 
 
@@ -46,6 +45,8 @@ def collect(service: str, unit_name: str, invocation: str) -> str:
     if launch is not None:
         served = launch.get("outcome") == "ready"
         outcome = "stopped" if asked else "crashed" if served else "failed-start"
+        if asked and unit.going_down():
+            outcome = host_down.OUTCOME
         changes = {"outcome": outcome, "ended_at": records.now()}
         records.update_launch(service, launch["id"], changes)
     if asked:
@@ -67,14 +68,14 @@ def failures(unit_name: str, since: float) -> dict[str, float]:
     argv = [
         "journalctl", "-q", "--no-pager", "-o", "json", "--since=@%d" % since,
         "--output-fields=INVOCATION_ID,MESSAGE_ID",
-        "MESSAGE_ID=" + FAILED, "MESSAGE_ID=" + EXITED, "UNIT=" + unit_name,
+        "MESSAGE_ID=" + FAILED, "MESSAGE_ID=" + host_down.EXITED, "UNIT=" + unit_name,
     ]  # fmt: skip
     ran: dict[str, float] = {}
     failed = set()
     for line in journal.read(argv, 15.0, 16 << 20):
         record = journal.parse(line) or {}
         invocation = str(record.get("INVOCATION_ID") or "")
-        if record.get("MESSAGE_ID") == EXITED:
+        if record.get("MESSAGE_ID") == host_down.EXITED:
             ran[invocation] = int(record["__REALTIME_TIMESTAMP"]) / 1e6
         else:
             failed.add(invocation)
@@ -97,6 +98,9 @@ def _sweep(args: dict[str, Any], session: Any) -> dict[str, Any]:
             asked = records.asked_stop(invocation) is not None
             if not asked and not spool.asked_by_journal(invocation):
                 found[invocation] = spool.freeze(service, unit_name, invocation, at=at)
+        for invocation, at in host_down.cut_off(unit_name, since).items():
+            if invocation not in found and not (only and invocation != only):
+                found[invocation] = host_down.keep(service, unit_name, invocation, at)
         if only and only not in found:
             found[only] = _freeze_named(service, unit_name, only)
     wanted = [m for k, m in found.items() if m and "error" not in m and (not only or k == only)]

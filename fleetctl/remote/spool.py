@@ -135,7 +135,8 @@ def _unit(bundle: Bundle) -> str | None:
 
 def _kernel(bundle: Bundle) -> str | None:
     argv = [
-        "journalctl", "--no-pager", "-q", "-k", "-o", "json", "--all",
+        # Not -k: that is of this boot alone, and the failure may be of the one before.
+        "journalctl", "--no-pager", "-q", "_TRANSPORT=kernel", "-o", "json", "--all",
         "--output-fields=MESSAGE,PRIORITY,_BOOT_ID,_TRANSPORT",
         "--since=@%d" % (bundle.at - KERNEL_WINDOW), "--until=@%d" % (bundle.at + KERNEL_WINDOW),
     ]  # fmt: skip
@@ -225,10 +226,12 @@ def freeze(
     asked: bool = False,
     hung: bool = False,
     at: float | None = None,
+    host_down: bool = False,
 ) -> dict[str, Any]:
     """Write the bundle of an invocation, or return the one that is there, as its manifest.
 
-    One that was frozen while the service still ran is written again once it has ended.
+    One that was frozen while the service still ran is written again once it has ended. ``host_down``:
+    the service ended because its host did.
     """
     there = manifest_of(service, invocation)
     if there is not None and not there.get("running"):
@@ -249,6 +252,7 @@ def freeze(
             else:
                 texts[name] = text
     manifest = _manifest(bundle, texts, missing, asked, hung)
+    manifest["host_down"] = host_down
     _write(bundle.folder, texts, manifest)
     prune(service, keep=invocation)
     return manifest

@@ -105,6 +105,11 @@ def reset_failed(unit: str) -> None:
     systemctl("reset-failed", "--", unit)
 
 
+def going_down() -> bool:
+    """Return whether the whole host is shutting down or rebooting."""
+    return systemctl("is-system-running", timeout=3.0).out.strip() == "stopping"
+
+
 def _show(args: dict[str, Any], _session: Any) -> dict[str, Any]:
     return {"units": {u: show(u) for u in args.get("units", ())}}
 

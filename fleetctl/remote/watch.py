@@ -11,6 +11,7 @@ from typing import Any
 
 from fleetctl.remote import (
     apply,
+    host_down,
     journal,
     places,
     probes,
@@ -306,6 +307,9 @@ def _run(args: dict[str, Any], session: Any) -> dict[str, Any]:
     if args.get("boot_id") and args["boot_id"] != records.boot_id():
         return _rebooted(args)
     result = Watch(args, session).run()
+    host_ends = result["asked_stop"] and unit.going_down()
+    if host_ends:
+        result.update(error="host-rebooted", asked_stop=False)
     launch = args.get("launch_id")
     if launch and result["state"] != "interrupted":
         records.update_launch(args["service"], launch, _outcome(result))
@@ -315,7 +319,7 @@ def _run(args: dict[str, Any], session: Any) -> dict[str, Any]:
         )
         result["bundle"] = spool.freeze(
             args["service"], args["unit"], args["invocation_id"],
-            asked=result["asked_stop"], hung=_hangs(result),
+            asked=result["asked_stop"], hung=_hangs(result), host_down=host_ends,
         )  # fmt: skip
     apply.let_go()
     return result
@@ -328,14 +332,19 @@ def _hangs(result: dict[str, Any]) -> bool:
 
 def _rebooted(args: dict[str, Any]) -> dict[str, Any]:
     """The host went down while nobody was connected: what it ran is gone, its journal may not be."""
+    service, name, invocation = args["service"], args["unit"], args["invocation_id"]
+    with_host = host_down.took(invocation)
+    kept = host_down.keep if with_host else spool.freeze
+    bundle = kept(service, name, invocation)
+    apply.let_go()
     return {
         "state": "failed-start",
-        "error": "host-rebooted",
+        "error": "host-rebooted" if with_host else "crashed",
         "phase": (args.get("resume") or {}).get("phase") or "unknown",
         "seconds": (args.get("resume") or {}).get("seconds", 0.0),
         "ready_seconds": None,
         "asked_stop": False,
-        "bundle": spool.freeze(args["service"], args["unit"], args["invocation_id"]),
+        "bundle": bundle,
     }
 
 

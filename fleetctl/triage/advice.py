@@ -24,6 +24,14 @@ _BY_LABEL: dict[str, tuple[Advice, ...]] = {
             "systemctl show -p TimeoutStopUSec UNIT",
         ),
     ),
+    "host-down": (
+        Advice(
+            "collect_more",
+            "the host went down while it ran: neither the server nor its flags ended it",
+            "fleetctl run HOST -- journalctl -b -1 -n 50 --no-pager",
+        ),
+        Advice("restart_unit", "a service that is not enabled stays down after a boot"),
+    ),
     "root-not-in-log": (
         Advice(
             "collect_more",

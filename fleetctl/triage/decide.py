@@ -9,12 +9,13 @@ from fleetctl.evidence.record import Record
 from fleetctl.model.triage import Phase, State, Verdict
 from fleetctl.triage import phase as phases
 from fleetctl.triage.answer import Answer
-from fleetctl.triage.calm import without_root
+from fleetctl.triage.calm import host_down, without_root
 from fleetctl.triage.candidate import UNMATCHED, Candidate, board, collect, strongest
 from fleetctl.triage.match import Match
 from fleetctl.triage.story import Story
 from fleetctl.triage.units import EXCEPTION, LINE, Unit
 
+_OF_A_SHUTDOWN = ("root-not-in-log", "external-kill")  # what the end of the host looks like, too
 _LOOKED_AT = 64  # candidates that may lend their phase to a line
 
 
@@ -43,6 +44,8 @@ def decide(
         if root is None
         else _with_root(root, story, candidates)
     )
+    if story.host_down and (not answer.crash or answer.label in _OF_A_SHUTDOWN):
+        answer = host_down(story, timeline)
     answer.candidates, answer.known, answer.story, answer.chains = candidates, known, story, chains
     return answer
 

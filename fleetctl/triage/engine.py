@@ -98,6 +98,7 @@ def _attempt(
         ],
         evidence.asked_stop,
         hung=evidence.hung,
+        host_down=evidence.host_down,
     )
     return decide(
         [u for u in units if inside(u.index, u.origin)],

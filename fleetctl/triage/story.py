@@ -24,6 +24,7 @@ class Story:
     signs: dict[str, list[Match]] = field(default_factory=dict)
     asked_stop: bool | None = None
     hung: bool = False  # as the collector of a bundle saw it
+    host_down: bool = False  # likewise
 
     def of(self, *meanings: str) -> list[Match]:
         """Return the matches with one of the meanings."""
@@ -54,9 +55,15 @@ class Story:
         return self.first("stop") < self.first("dead", "killed", "fatal-head")
 
 
-def tell(matches: Sequence[Match], asked_stop: bool | None = None, *, hung: bool = False) -> Story:
+def tell(
+    matches: Sequence[Match],
+    asked_stop: bool | None = None,
+    *,
+    hung: bool = False,
+    host_down: bool = False,
+) -> Story:
     """Return the story that the matches of one attempt tell, and what the collector saw."""
-    story = Story(asked_stop=asked_stop, hung=hung)
+    story = Story(asked_stop=asked_stop, hung=hung, host_down=host_down)
     for match in matches:
         if match.rule.means:
             story.signs.setdefault(match.rule.means, []).append(match)

@@ -15,6 +15,7 @@ INFRA_LABELS = frozenset(
     {
         "gpu-hw-fault",
         "host-oom-killed",
+        "host-down",
         "port-in-use",
         "gpu-memory-occupied",
         "cuda-init-fabric",

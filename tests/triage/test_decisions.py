@@ -12,6 +12,10 @@ from fleetctl.triage import Context, triage_bundle, triage_text
 
 LIFE = "[2026-01-01 00:09:00 TP0] Decode batch. #running-req: 3, #token: 9120, token usage: 0.02, #queue-req: 0"
 READY = "[2026-01-01 00:01:00] The server is fired up and ready to roll!"
+SHUTDOWN = (
+    "[2026-01-01 00:10:00] SIGTERM received. signum=None frame=None. Draining requests and shutting down...",
+    "sglang-main.service: Main process exited, code=killed, status=9/KILL",
+)
 CHILD = "[2026-01-01 00:10:00] Received sigquit from a child process. It usually means the child failed."
 
 
@@ -282,3 +286,35 @@ def test_a_bundle_of_a_hung_unit_says_so(bundle: Path) -> None:
     (bundle / "manifest.json").write_text(json.dumps(manifest))
     found = triage_bundle(bundle)
     assert (found.state, found.crash, found.label) == ("hung", False, "hang-healthcheck")
+
+
+@pytest.mark.parametrize("ended", [(), SHUTDOWN])
+def test_a_bundle_of_a_host_that_went_down_blames_no_flag(
+    bundle: Path, ended: tuple[str, ...]
+) -> None:
+    lines = [LIFE, *ended]
+    (bundle / "journal.jsonl").write_text(
+        "".join(
+            json.dumps({"__CURSOR": f"s=a;i={n};b=c", "_PID": "3", "MESSAGE": line}) + "\n"
+            for n, line in enumerate(lines)
+        )
+    )
+    (bundle / "unit.txt").unlink()
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    (bundle / "manifest.json").write_text(
+        json.dumps(manifest | {"host_down": True, "asked_stop": False})
+    )
+    found = triage_bundle(bundle)
+    assert (found.state, found.crash, found.label) == ("crashed", True, "host-down")
+    assert found.phase == "serving"
+
+
+def test_what_broke_the_server_before_its_host_went_down_stays_the_root(bundle: Path) -> None:
+    kernel = {
+        "_TRANSPORT": "kernel",
+        "MESSAGE": "Out of memory: Killed process 3 (sglang::schedul)",
+    }
+    (bundle / "kernel.jsonl").write_text(json.dumps(kernel) + "\n")
+    manifest = json.loads((bundle / "manifest.json").read_text()) | {"host_down": True}
+    (bundle / "manifest.json").write_text(json.dumps(manifest))
+    assert triage_bundle(bundle).label == "host-oom-killed"
