@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from fleetctl.apply.session import Event, Session, Sink
+from fleetctl.engines.sglang import warmup
 from fleetctl.errors import UnreachableError
 from fleetctl.model.fleet import Target
 from fleetctl.model.launch import LaunchConfig
@@ -28,6 +29,7 @@ def watch_args(target: Target, config: LaunchConfig, invocation: str) -> dict[st
         "model": config.model,
         "served_name": flags.get("served-model-name"),
         "skip_warmup": flags.get("skip-server-warmup") is True,
+        "warms_up": warmup.warms_up(config),
         # A secret one is read on the host, from the file that SGLang itself reads.
         "key": "" if key.startswith("(secret:") else key,
         "shallow_health": config.env.get(SHALLOW, "").lower() in ("0", "false"),

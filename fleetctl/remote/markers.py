@@ -50,6 +50,7 @@ _PROGRESS = (
     (re.compile(r"checkpoint shards:.*?\|\s*(\d+)/(\d+)"), "shards"),
     (re.compile(r"(?:Capturing|Compiling)[^|]*\|[^|]*\|\s*(\d+)/(\d+)"), "captures"),
 )
+_READY = re.compile(r"(?:\[[^\]]*\] ?)?The server is fired up and ready to roll!")
 _OWN_POLL = re.compile(
     r'"(?:GET|POST) /(?:health|health_generate|ready|model_info|get_model_info)(?:\?\S*)? HTTP'
 )
@@ -82,8 +83,8 @@ def progress_of(text: str) -> dict[str, Any] | None:
 
 
 def is_ready_line(text: str) -> bool:
-    """Return whether SGLang says that its warm-up request came back."""
-    return "fired up and ready to roll" in text
+    """Return whether SGLang says that it is ready: a log record of its own, not one that quotes it."""
+    return _READY.fullmatch(text.rstrip()) is not None
 
 
 def is_own_poll(text: str) -> bool:

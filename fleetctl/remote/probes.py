@@ -1,6 +1,10 @@
-"""Which endpoint proves that a given SGLang is ready. Pure; read from the releases 0.4.3 to 0.5.23.
+"""What proves that a given SGLang is ready. Pure; read from the releases 0.4.0 to 0.5.23.
 
 ``/v1/models`` and an open port prove nothing: they answer while the scheduler is still starting or hangs.
+SGLang's own ready line proves as much as a deep check: it is printed once a request through every DP
+rank was answered with 200 (``_wait_and_warmup``). Not so without that request, and not where prefill
+and decode are apart: there the line is printed although the request failed. ``warms_up`` of
+``fleetctl.engines.sglang.warmup`` tells from the arguments.
 """
 
 from __future__ import annotations
@@ -30,20 +34,34 @@ class Probe:
         paths: tuple[tuple[str, float], ...],
         identity: str,
         ready_line: bool = False,
+        after_line: tuple[tuple[str, float], ...] | None = None,
     ) -> None:
         self.paths = paths  # (path, timeout in seconds)
         self.identity = identity  # says which model is served
         self.ready_line = ready_line  # the log must have said so too
+        self.after_line = after_line  # all that is left to ask after it; None: it proves nothing
 
 
 def probe_for(
-    version: str | None, shallow_health: bool = False, skip_warmup: bool = False
+    version: str | None,
+    shallow_health: bool = False,
+    skip_warmup: bool = False,
+    warms_up: bool = False,
 ) -> Probe:
     """Return the right probe of a version.
 
     ``shallow_health``: the unit sets SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION=0, so that ``/health``
     no longer asks the scheduler. An unknown version gets what every version answers deeply.
+    ``warms_up``: the arguments are known, and a request of its own is answered before the ready line.
     """
+    probe = _probe_for(version, shallow_health, skip_warmup)
+    known = release(version)
+    if warms_up and known is not None:
+        probe.after_line = (("/ready", QUICK_SECONDS),) if known >= (0, 5, 20) else ()
+    return probe
+
+
+def _probe_for(version: str | None, shallow_health: bool, skip_warmup: bool) -> Probe:
     known = release(version)
     if known is None:
         return Probe((("/health_generate", DEEP_SECONDS),), "/get_model_info")

@@ -65,9 +65,10 @@ class Prober(threading.Thread):
 
     def _identify(self) -> None:
         answer = self.watch.server.ask("GET", self.watch.state.probe.identity, probes.QUICK_SECONDS)
-        info = answer.json() if answer.status == 200 else None
-        self.watch.put(("identity", info))
         self._attempt += 1
+        if answer.status is not None:  # one that refuses to say is there all the same
+            info = answer.json() if answer.status == 200 else None
+            self.watch.put(("identity", info, self.watch.ours()))
 
 
 class Watch:
@@ -94,6 +95,7 @@ class Watch:
         self._group = ""
         self._main = 0
         self._requests: threading.Thread | None = None
+        self._probers: list[Prober] = []
 
     def _first_state(self) -> watch_state.WatchState:
         args, resume = self.args, self.args.get("resume") or {}
@@ -101,7 +103,10 @@ class Watch:
         state = watch_state.WatchState(
             self.invocation,
             probes.probe_for(
-                args.get("sglang"), bool(args.get("shallow_health")), bool(args.get("skip_warmup"))
+                args.get("sglang"),
+                shallow_health=bool(args.get("shallow_health")),
+                skip_warmup=bool(args.get("skip_warmup")),
+                warms_up=bool(args.get("warms_up")),
             ),
             time.monotonic() - float(resume.get("seconds", 0.0)),
             model=model,
@@ -136,18 +141,17 @@ class Watch:
     def run(self) -> dict[str, Any]:
         """Watch to the end and return the result."""
         self._follower = self._follow()
-        prober = Prober(self)
         life = threading.Thread(target=self._sample, daemon=True)
         self._look_at_unit()
         if not self.args.get("follow"):  # another node's endpoint tells whether it is ready
-            prober.start()
+            self._probe()
         life.start()
         try:
             while self.state.result is None:
-                self._turn(prober)
+                self._turn()
         finally:
             self.over.set()
-            prober.nudge.set()
+            self._nudge()
             self._follower.close()
         result = dict(self.state.result, cursor=self.cursor)
         _redact(result)
@@ -161,7 +165,15 @@ class Watch:
             lines="5000" if self.args.get("attached") else "all",
         )
 
-    def _turn(self, prober: Prober) -> None:
+    def _probe(self) -> None:
+        self._probers.append(Prober(self))
+        self._probers[-1].start()
+
+    def _nudge(self) -> None:
+        for prober in self._probers:
+            prober.nudge.set()
+
+    def _turn(self) -> None:
         if self.session.cancelled():
             self._tell(self.state.interrupted(time.monotonic()))
             return
@@ -175,7 +187,7 @@ class Watch:
         except queue.Empty:
             pass
         else:
-            self._take(seen, prober)
+            self._take(seen)
         now = time.monotonic()
         if now - self._unit_at >= (DYING_EVERY if self.state.crash else UNIT_EVERY):
             self._look_at_unit()
@@ -184,11 +196,11 @@ class Watch:
             self._requests = threading.Thread(target=self._send_requests, daemon=True)
             self._requests.start()
 
-    def _take(self, seen: tuple[Any, ...], prober: Prober) -> None:
+    def _take(self, seen: tuple[Any, ...]) -> None:
         now = time.monotonic()
         kind = seen[0]
         if kind == "line":
-            self._line(seen[1], now, prober)
+            self._line(seen[1], now)
         elif kind == "answer":
             self._tell(self.state.answered(seen[1], seen[2], seen[3], now))
             self.settled.set()
@@ -196,13 +208,13 @@ class Watch:
             if watch_state.ended(unit.show(self.unit), self.invocation):
                 self._look_at_unit()  # it answered with its last breath
             else:
-                self._tell(self.state.identity(seen[1], now))
+                self._tell(self.state.identity(seen[1], now, seen[2]))
         elif kind == "life":
             self._tell(self.state.life(seen[1], now))
         elif kind == "request":
             self._tell(self.state.answered_request(seen[1], now))
 
-    def _line(self, record: dict[str, Any], now: float, prober: Prober) -> None:
+    def _line(self, record: dict[str, Any], now: float) -> None:
         self.cursor = str(record.get("__CURSOR") or self.cursor)
         text = journal.message(record)
         manager = "_SYSTEMD_INVOCATION_ID" not in record
@@ -215,7 +227,10 @@ class Watch:
         if manager:
             self._look_at_unit()
         elif any(word in text for word in NUDGES):
-            prober.nudge.set()
+            # A deep question may be on its way, for a second or more: the line needs none.
+            if self.state.line_counts() and len(self._probers) == 1:
+                self._probe()
+            self._nudge()
 
     def _look_at_unit(self) -> None:
         self._unit_at = time.monotonic()

@@ -70,6 +70,7 @@ class WatchState:
         self.stop_asked = False
         self.ready_at: float | None = None
         self.ready_line = False
+        self.said_ready = False  # … while we watched: an older line says nothing of now
         self.passed = 0  # probe paths that said 200
         self.answers: list[dict[str, Any]] = []
         self._phase_at = now
@@ -107,7 +108,8 @@ class WatchState:
         if not markers.is_own_poll(text):
             self._strong = now
             self._last_line = text[:300]
-        self.ready_line = self.ready_line or markers.is_ready_line(text)
+        if markers.is_ready_line(text):
+            self._said_ready(at)
         changed = self.phases.feed(text, process)
         if changed and self.ready_at is None:
             self._phase_at = now
@@ -135,10 +137,7 @@ class WatchState:
         if self.result is not None or self.ready_at is not None:
             return []
         if ours is False and status is not None:
-            if self._stranger:
-                return []
-            self._stranger = True
-            return [self._phase_event(now, note="another process answers on its port")]
+            return self._stranger_answers(now)
         if status == 200:
             self._hung = 0
             self.passed += 1
@@ -150,10 +149,12 @@ class WatchState:
                 return self._finish("hung", "health-hung", now)
         return []
 
-    def identity(self, info: dict[str, Any] | None, now: float) -> Events:
-        """Who the server says that it is; None when it would not say."""
+    def identity(self, info: dict[str, Any] | None, now: float, ours: bool | None = None) -> Events:
+        """Who the server says that it is; None when it would not say. ``ours`` as in ``answered``."""
         if self.result is not None or self.ready_at is not None:
             return []
+        if ours is False:
+            return self._stranger_answers(now)
         wrong = probes.wrong_model(info or {}, self.model, self.served_name)
         if wrong:
             return self._finish("ready-wrong-config", "wrong-model", now, message=wrong)
@@ -217,15 +218,20 @@ class WatchState:
         """Return the path and timeout of the probe to send next, None while no answer would count."""
         if self.result is not None or self.ready_at is not None or self._ended_at is not None:
             return None
-        if self.passed >= len(self.probe.paths) or (self.crash and self.crash["sure"]):
+        if self.passed >= len(self._paths()) or (self.crash and self.crash["sure"]):
             return None
-        return self.probe.paths[self.passed]
+        return self._paths()[self.passed]
+
+    def line_counts(self) -> bool:
+        """Return whether SGLang said that it is ready, and that is a proof."""
+        return self.said_ready and self.probe.after_line is not None
 
     def wants_identity(self) -> bool:
         """Return whether every probe said yes, so that only the identity is missing."""
-        proved = self.passed >= len(self.probe.paths)
+        proved = self.passed >= len(self._paths())
         said = self.ready_line or not self.probe.ready_line or self.attached
-        return proved and said and self.ready_at is None and self.result is None
+        over = self.ready_at is not None or self.result is not None or self._ended_at is not None
+        return proved and said and not over and not (self.crash and self.crash["sure"])
 
     def hurried(self) -> bool:
         """Return whether something is about to be settled within a fraction of a second."""
@@ -255,6 +261,22 @@ class WatchState:
         self.crash = found
         self._crash_at = now
         return [dict({"event": "crash", "phase": self.phases.phase, "provisional": True}, **found)]
+
+    def _paths(self) -> tuple[tuple[str, float], ...]:
+        """Return what has to be asked: less once SGLang has said that its own request was answered."""
+        return (self.probe.after_line or ()) if self.line_counts() else self.probe.paths
+
+    def _said_ready(self, at: float) -> None:
+        self.ready_line = True
+        if at >= self.signs_from and not self.said_ready:
+            self.said_ready = True
+            self.passed = 0 if self.line_counts() else self.passed
+
+    def _stranger_answers(self, now: float) -> Events:
+        if self._stranger:
+            return []
+        self._stranger = True
+        return [self._phase_event(now, note="another process answers on its port")]
 
     def _unsure_is_over(self) -> None:
         if self.crash is not None and not self.crash["sure"]:

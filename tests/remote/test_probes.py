@@ -78,3 +78,32 @@ def test_versions_are_read_loosely() -> None:
 
 def test_backoff_grows_to_its_limit_and_jitter_only_shortens_it() -> None:
     assert backoff(0, 0.0) < backoff(3, 0.0) < backoff(30, 0.0) < backoff(30, 0.999) <= 5.0
+
+
+@pytest.mark.parametrize(
+    ("version", "left"),
+    [
+        ("0.4.9.post2", []),
+        ("0.4.10.post2", []),
+        ("0.5.12.post1", []),
+        ("0.5.19", []),
+        ("0.5.20", ["/ready"]),
+        ("0.5.23", ["/ready"]),
+    ],
+)
+def test_after_the_ready_line_of_a_server_that_warmed_itself_up_little_is_left_to_ask(
+    version: str, left: list[str]
+) -> None:
+    probe = probe_for(version, warms_up=True)
+    assert probe.after_line is not None
+    assert [path for path, _ in probe.after_line] == left
+    assert probe.paths == probe_for(version).paths, "and where no line comes, all of it"
+
+
+@pytest.mark.parametrize("version", [None, "a fork"])
+def test_the_ready_line_of_an_unknown_version_proves_nothing(version: str | None) -> None:
+    assert probe_for(version, warms_up=True).after_line is None
+
+
+def test_the_ready_line_proves_nothing_where_no_request_came_before_it() -> None:
+    assert probe_for("0.5.12", skip_warmup=True).after_line is None

@@ -15,7 +15,8 @@ LOOPING = ACTIVE | {"ActiveState": "activating", "SubState": "auto-restart", "Re
 def start(**options: Any) -> WatchState:
     """A watch of invocation "a" that begins at 0."""
     version = options.pop("version", "0.5.12.post1")
-    return WatchState("a", probe_for(version), 0.0, model="/m", **options)
+    probe = probe_for(version, warms_up=options.pop("warms_up", False))
+    return WatchState("a", probe, 0.0, model="/m", **options)
 
 
 def names(events: list[dict[str, Any]]) -> list[str]:
@@ -61,6 +62,62 @@ def test_before_0_4_10_the_log_must_say_so_too() -> None:
     assert not state.wants_identity()
     state.line("The server is fired up and ready to roll!", "1", 2.0, 2.0)
     assert state.wants_identity()
+
+
+READY_LINE = "[2026-11-29 13:00:00] The server is fired up and ready to roll!"
+
+
+def test_sglangs_own_request_is_proof_enough_once_its_ready_line_is_there() -> None:
+    state = start(warms_up=True)
+    assert state.due() == ("/health", 25.0), "a log that says little never shows the line"
+    state.line(READY_LINE, "1", 2.0, 2.0)
+    assert (state.due(), state.wants_identity()) == (None, True)
+    assert names(state.identity({"model_path": "/m"}, 2.1, True)) == ["ready"]
+
+
+def test_from_0_5_20_on_the_line_leaves_one_cheap_question() -> None:
+    state = start(version="0.5.23", warms_up=True)
+    state.answered(200, 0.0, True, 1.0)
+    state.line(READY_LINE, "1", 2.0, 2.0)
+    assert (state.due(), state.wants_identity()) == (("/ready", 5.0), False)
+    state.answered(200, 0.0, True, 2.1)
+    assert (state.due(), state.wants_identity()) == (None, True)
+
+
+def test_the_line_is_no_proof_without_a_request_of_sglangs_own() -> None:
+    state = start()
+    state.line(READY_LINE, "1", 2.0, 2.0)
+    assert (state.due(), state.wants_identity()) == (("/health", 25.0), False)
+
+
+def test_a_line_from_before_the_watch_says_nothing_of_now() -> None:
+    state = start(warms_up=True, attached=True, signs_from=100.0)
+    state.line(READY_LINE, "1", 50.0, 1.0)
+    assert (state.due(), state.wants_identity()) == (("/health", 25.0), False)
+
+
+def test_after_the_line_another_process_on_the_port_still_proves_nothing() -> None:
+    state = start(warms_up=True)
+    state.line(READY_LINE, "1", 2.0, 2.0)
+    assert "another process" in state.identity({"model_path": "/m"}, 2.1, False)[0]["note"]
+    assert state.result is None
+
+
+def test_after_the_line_another_model_is_still_the_wrong_one() -> None:
+    state = start(warms_up=True)
+    state.line(READY_LINE, "1", 2.0, 2.0)
+    state.identity({"model_path": "/other"}, 2.1, True)
+    assert state.result is not None
+    assert state.result["state"] == "ready-wrong-config"
+
+
+def test_after_the_line_a_server_that_is_going_down_is_not_ready() -> None:
+    state = start(warms_up=True)
+    state.line(READY_LINE, "1", 2.0, 2.0)
+    crash(state, 2.05)
+    assert not state.wants_identity()
+    state.unit(FAILED, 2.1)
+    assert names(state.tick(2.2)) == ["failed"]
 
 
 def test_another_model_ends_the_wait_at_once() -> None:
