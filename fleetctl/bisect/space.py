@@ -25,7 +25,6 @@ OWN_ENV = (
     "SGLANG_CUDA_COREDUMP_BEFORE_CRASH",
 )
 OWN_UNIT = ("restart", "restart_sec", "start_limit_burst", "start_limit_interval", "enable")
-UNSWITCHABLE = ("version", "patch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,9 @@ class Space:
     """Everything in which the two launches differ, most suspicious first."""
 
     switches: tuple[Switch, ...]
-    fixed: tuple[Atom, ...] = ()  # differs, but no trial can switch it (code versions, patches)
+    fixed: tuple[
+        Atom, ...
+    ] = ()  # differs, but no trial can switch it (code versions, lost patches)
     equal: tuple[Atom, ...] = ()  # written differently, resolved alike
 
     def problem(self, options: Options | None = None) -> Problem:
@@ -81,13 +82,17 @@ def build(
     *,
     label: str = "",
     priors: Priors | None = None,
+    patches: Mapping[str, str] | None = None,
 ) -> Space:
-    """Return the space between two launches. UsageError ``equal-profiles``, ``too-different``."""
+    """Return the space between two launches. UsageError ``equal-profiles``, ``too-different``.
+
+    ``patches``: the hash of each patch that a trial can push; others that differ are told alone.
+    """
     rules = priors or shipped()
     written = {canonical(n, schema): n for n in (*good.flags, *bad.flags)}
     atoms = [a for a in diff_configs(normal(good, schema), normal(bad, schema)) if _ours(a)]
     equal = tuple(a for a in atoms if _resolves_equal(a, schema))
-    fixed = tuple(a for a in atoms if a.kind in UNSWITCHABLE)
+    fixed = tuple(a for a in atoms if not _switchable(a, patches or {}))
     loose = [a for a in atoms if a not in equal and a not in fixed]
     switches = [_switch(group, rules, label, written) for group in _groups(loose, rules)]
     if not switches:
@@ -137,6 +142,13 @@ def _typed(name: str, value: Any, schema: Schema | None) -> Any:
 def _ours(atom: Atom) -> bool:
     own = {"flag": OWN_FLAGS, "env": OWN_ENV, "unit": OWN_UNIT}
     return atom.name not in own.get(atom.kind, ())
+
+
+def _switchable(atom: Atom, patches: Mapping[str, str]) -> bool:
+    """Return whether a trial can have either side of a difference."""
+    if atom.kind == "patch":
+        return all(side in (None, patches.get(atom.name)) for side in (atom.before, atom.after))
+    return atom.kind != "version"
 
 
 def _resolves_equal(atom: Atom, schema: Schema | None) -> bool:
@@ -231,6 +243,7 @@ def compose(
     flags, secret_flags = dict(good.flags), dict(good.secret_flags)
     env, secret_env = dict(good.env), dict(good.secret_env)
     unit, python, model = dict(good.unit), good.python, good.model
+    patches = list(good.patches)
     for atom in (part for switch in switches for part in switch.parts):
         if atom.kind == "flag":
             _take(flags, bad.flags, atom.name, schema)
@@ -240,13 +253,16 @@ def compose(
             _take(secret_env, bad.secret_env, atom.name, None)
         elif atom.kind == "model":
             model = bad.model
+        elif atom.kind == "patch":
+            patches = [p for p in patches if p != atom.name]
+            patches += [atom.name] if atom.name in bad.patches else []
         elif atom.name == "python":
             python = bad.python
         else:
             _take(unit, bad.unit, atom.name, None)
     return replace(
         good, model=model, flags=flags, secret_flags=secret_flags, env=env, secret_env=secret_env,
-        unit=unit, python=python,
+        unit=unit, python=python, patches=tuple(patches),
     )  # fmt: skip
 
 

@@ -64,6 +64,7 @@ class Entry:
     was: str | None = None  # the outcome before somebody marked it
     note: str = ""
     command: str = ""  # the command line of the launch
+    patches: tuple[dict[str, Any], ...] = ()  # each with its state, and what it said
 
     @property
     def launched(self) -> bool:
@@ -248,6 +249,7 @@ def _known(kind: Any, body: Mapping[str, Any]) -> dict[str, Any]:
 def _entry(body: Mapping[str, Any]) -> Entry:
     found = _known(Entry, body)
     found["on"] = tuple(found["on"])
+    found["patches"] = tuple(found.get("patches") or ())
     if found.get("parent") is not None:
         found["parent"] = tuple(found["parent"])
     return Entry(**found)

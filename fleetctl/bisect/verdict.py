@@ -41,6 +41,8 @@ def to_json(state: State, verdict: Verdict) -> dict[str, Any]:
             "phase": state.hunted.phase,
         },
         "reason": verdict.reason,
+        "patches": sorted(state.options.get("patches") or ()),
+        "captures": captures(state),
         "differs_otherwise": [str(a) for a in space.fixed],
         "equal_when_resolved": [str(a) for a in space.equal],
         "suspects": [
@@ -48,6 +50,16 @@ def to_json(state: State, verdict: Verdict) -> dict[str, Any]:
             for mask, p in verdict.suspects
         ],
     }  # fmt: skip
+
+
+def captures(state: State) -> list[dict[str, Any]]:
+    """Return each thing that a patch said in the trials: which patch, what, in which trials."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for entry in state.trials:
+        for one in entry.patches if not entry.cached else ():
+            if one.get("result"):
+                found.setdefault((one["name"], one["result"]), []).append(entry.number)
+    return [{"patch": n, "result": text, "trials": where} for (n, text), where in found.items()]
 
 
 def _cause(state: State, cause: Cause) -> dict[str, Any]:
@@ -64,6 +76,18 @@ def _cause(state: State, cause: Cause) -> dict[str, Any]:
 
 def sentence(said: dict[str, Any]) -> str:
     """Return the verdict for a person, one to a few lines."""
+    return "\n".join([_verdict(said), *_said_lines(said)])
+
+
+def _said_lines(said: dict[str, Any]) -> list[str]:
+    return [
+        f"{one['patch']} in trial{'s' if len(one['trials']) > 1 else ''} "
+        f"{', '.join(map(str, one['trials']))}: {one['result']}"
+        for one in said.get("captures", ())
+    ]
+
+
+def _verdict(said: dict[str, Any]) -> str:
     status = said["status"]
     hunted = said["hunted"]["signature"] or "the crash"
     if status == Status.FOUND:

@@ -80,6 +80,15 @@ def bisect_flags(
             metavar="COMMAND", help="Judge what serves (URL …): 0 good, 125 skip, other bad."
         ),
     ] = "",
+    patch: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--patch",
+            metavar="NAME",
+            autocompletion=complete.patches,
+            help="Every trial runs with this patch, its own unit alone (repeatable).",
+        ),
+    ] = None,
     fast_load: Annotated[
         bool,
         typer.Option("--fast-load", help="Search with dummy weights, if they crash the same way."),
@@ -165,6 +174,7 @@ def bisect_flags(
         undrain=undrain_cmd,
         protected=tuple(yes_protected or ()),
         use_paid=not no_history,
+        patches=tuple(dict.fromkeys(patch or ())),
     )
     names = [*(hosts or ()), *(more_hosts or ())]
     if resume:

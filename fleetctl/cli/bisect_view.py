@@ -50,6 +50,8 @@ class View:
         lines = [
             f"bisect {state.id}: {state.good} → {state.bad} on {', '.join(state.hosts)}, sglang {state.sglang}"
         ]
+        if state.options.get("patches"):
+            lines.append(f"  in every trial: {', '.join(state.options['patches'])}")
         lines += [f"  note: {note}" for note in ground.notes]
         lines += [
             f"  {n:2}. {s.name}  ({words.describe(s)})"
@@ -89,6 +91,7 @@ class View:
                 {"name": s.name, "family": s.family, "weight": s.weight, "text": str(s)}
                 for s in state.space.switches
             ],
+            "patches": state.options.get("patches") or {},
             "differs_otherwise": [str(a) for a in state.space.fixed],
             "equal_when_resolved": [str(a) for a in state.space.equal],
             "notes": self.job.ground.notes,

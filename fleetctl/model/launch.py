@@ -24,14 +24,20 @@ class Atom:
 
     def __str__(self) -> str:
         prefix = "" if self.kind == "flag" else f"{self.kind} "
+        before, after = (self.value(v) for v in (self.before, self.after))
         if self.before is None:
-            return f"{prefix}+{self.name}" + ("" if self.after is True else f"={shown(self.after)}")
+            return f"{prefix}+{self.name}" + ("" if self.after is True else f"={after}")
         if self.after is None:
             return f"{prefix}-{self.name}"
-        return f"{prefix}{self.name}: {shown(self.before)} → {shown(self.after)}"
+        return f"{prefix}{self.name}: {before} → {after}"
+
+    def value(self, side: Any) -> str:
+        """Return one side for a person; of a patch's hash, the beginning."""
+        return shown(side)[:DIGEST] if self.kind == "patch" else shown(side)
 
 
 LONGEST = 200  # characters
+DIGEST = 12  # characters of a hash, for a person
 
 
 def brief(atom: Atom | str) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import time
 from typing import Any
 
-from fleetctl.remote import apply, files, lock, places, procs, records, shell, unit
+from fleetctl.remote import apply, files, lock, patch_store, places, procs, records, shell, unit
 from fleetctl.remote.agent import AgentError
 
 FOLDER = places.STATE + "/bisect"
@@ -126,6 +127,8 @@ def _remove(args: dict[str, Any], _session: Any) -> dict[str, Any]:
             continue
     with contextlib.suppress(OSError):
         os.rmdir(folder)
+    if not patch_store.notes(service):  # nothing is applied: what is left is history of trials
+        shutil.rmtree(patch_store.folder(service), ignore_errors=True)
     if gone:
         unit.reload_units()
         unit.reset_failed(name)

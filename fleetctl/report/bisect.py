@@ -51,7 +51,19 @@ def table_row(event: Mapping[str, Any], names: Sequence[str] = ()) -> str:
     if event["outcome"] == Outcome.OTHER:
         notes.append(f"{event['signature']} in {event['phase']}")
     tail = f"  [{'; '.join(notes)}]" if notes else ""
-    return f"{event['number']:>4}  {word:13} {time:>7}  {event['purpose']:9} {on}{tail}"
+    line = f"{event['number']:>4}  {word:13} {time:>7}  {event['purpose']:9} {on}{tail}"
+    return "\n".join([line, *(f"{'':6}{text}" for text in told(event))])
+
+
+def told(event: Mapping[str, Any]) -> list[str]:
+    """Return what the patches of a trial said, and which of them were not active in it."""
+    lines = []
+    for one in event.get("patches") or ():
+        if one.get("result"):
+            lines.append(f"{one['name']}: {one['result']}")
+        elif one.get("state") != "active":
+            lines.append(f"{one['name']}: {one.get('state')}")
+    return lines
 
 
 def event_line(event: Mapping[str, Any], names: Sequence[str] = ()) -> str:
@@ -128,7 +140,10 @@ def _names(state: State, entry: Entry) -> list[str]:
 
 def _event(entry: Entry) -> dict[str, Any]:
     names = ("number", "purpose", "outcome", "seconds", "confounded", "cached", "was", "note")
-    more = {"on": entry.on, "signature": entry.signature, "phase": entry.phase}
+    more = {
+        "on": entry.on, "signature": entry.signature, "phase": entry.phase,
+        "patches": () if entry.cached else entry.patches,
+    }  # fmt: skip
     return {name: getattr(entry, name) for name in names} | more
 
 
@@ -179,7 +194,8 @@ def html(state: State) -> str:
         hunted=_hunted(state),
         drawings=[_drawing(state, n) for n in range(len(state.stages))],
         rows=[_event(e) | {"word": WORDS[Outcome(e.outcome)], "time": span(e.seconds) if e.seconds else "–",
-                           "host": e.host, "set": said_set(e.on, _names(state, e))} for e in state.trials],
+                           "host": e.host, "told": told(_event(e)),
+                           "set": said_set(e.on, _names(state, e))} for e in state.trials],
     )  # fmt: skip
 
 

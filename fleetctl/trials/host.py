@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +17,9 @@ from fleetctl.apply.wish import Wish, token
 from fleetctl.config.secrets import resolve_secrets
 from fleetctl.errors import Exit, FleetError, ManyErrors, RemoteError, UnreachableError
 from fleetctl.model.fleet import Profile, Service, Target
+from fleetctl.patching import hosts as patching
+from fleetctl.patching.model import Patch
+from fleetctl.trials import patched
 from fleetctl.trials.classify import sign_of
 
 QUIET_DIAGNOSTICS = {
@@ -41,6 +44,7 @@ class Rules:
     clean_seconds: float = 120.0
     gpu_limit_mib: float = 2048.0
     break_lock: str = ""
+    patches: Mapping[str, Patch] = field(default_factory=dict)  # that a trial may have, by name
 
 
 @dataclass(slots=True)
@@ -51,6 +55,7 @@ class Launched:
     sign: str = ""
     cut: bool = False
     fault: FleetError | None = None
+    patches: tuple[dict[str, Any], ...] = ()  # those of the launch, with what they said
 
 
 class TrialHost:
@@ -72,6 +77,7 @@ class TrialHost:
             "command": audit.command_line(),
         }
         self._boot = ""
+        self._patched: set[str] | None = None  # None: not known yet
         self._shm: list[str] = []
 
     @property
@@ -140,8 +146,10 @@ class TrialHost:
                     found.cut = True
                     self.session.cancel()
 
+        self.unpatch(shape.patches)
         wish = Wish(
             profile=shape,
+            patches=tuple(self.rules.patches[n] for n in shape.patches),
             templates=self.rules.templates,
             secrets=resolve_secrets(shape),
             allow=frozenset({"--keep-patches"}),
@@ -163,7 +171,26 @@ class TrialHost:
         if not found.sign:
             found.sign = sign_of(found.result.get("crash"))
         self._check(outcome, cut=found.cut)
+        found.patches = self._said(found.result) if shape.patches else ()
         return found
+
+    def unpatch(self, keep: Collection[str] = ()) -> None:
+        """Take the patches of earlier trials out, also those of a client that died."""
+        gone = [] if self._patched is None else sorted(self._patched - set(keep))
+        if gone or self._patched is None:
+            wish = patching.Wish(self._lock["who"], self._lock["command"], self._lock["why"])
+            target = patching.place(self.trial)
+            self._patiently("patching.revert", target | {"names": gone, "lock": wish.lock()}, 120.0)
+        self._patched = set(keep)
+
+    def _said(self, result: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+        """Return what the patches of a launch said; the unit is asked where no evidence came."""
+        status: list[dict[str, Any]] = []
+        if not (result.get("triage") or {}).get("captured", {}).get("patches"):
+            with contextlib.suppress(FleetError):  # the trial's outcome stands without it
+                place = patching.place(self.trial)
+                status = self._patiently("patching.status", place, 60.0)["patches"]
+        return patched.said(result, status)
 
     def shaped(self, profile: Profile, *, full: bool) -> Profile:
         """Return the profile as a trial runs it: never restarted, quick to die unless ``full``."""
@@ -191,6 +218,7 @@ class TrialHost:
 
     def remove(self) -> None:
         """Take the trial service's files away."""
+        self.unpatch()
         service = self.trial.service
         self._patiently("trial.remove", {"service": service.name, "unit": service.unit}, 120.0)
 
@@ -218,7 +246,7 @@ class TrialHost:
 
     def _patiently(self, verb: str, args: dict[str, Any], timeout: float) -> dict[str, Any]:
         """Call a verb that must not be lost to a broken connection or to Ctrl-C."""
-        session = Session(self.target.host, modules=("trial",))
+        session = Session(self.target.host, modules=(verb.split(".")[0], "unit"))
         with session:
             try:
                 return session.call(verb, args, timeout=timeout)

@@ -82,13 +82,13 @@ class Resolver:
 
 
 def _key(launch: Rendered) -> str:
-    """Return what decides: words, environment and unit, without the port."""
+    """Return what decides: words, environment, unit and patches, without the port."""
     words = list(launch.argv)
     if "--port" in words:
         place = words.index("--port")
         words = words[:place] + words[place + 2 :]
-    unit = launch.config.unit
-    return json.dumps([words, launch.env, unit], sort_keys=True, default=str)
+    unit, patches = launch.config.unit, launch.config.patches
+    return json.dumps([words, launch.env, unit, patches], sort_keys=True, default=str)
 
 
 def _hash(text: str) -> str:
@@ -103,7 +103,8 @@ def _resolved(key: str, launch: Rendered, result: dict[str, Any]) -> Resolved:
     body = {k: v for k, v in (result.get("resolved") or {}).items() if k not in QUIET}
     changes = {n: v[1] for n, v in (result.get("env_changes") or {}).items()}
     env = {**launch.env, **changes}
-    text = json.dumps([body, env, launch.config.unit], sort_keys=True, default=str)
+    rest = [launch.config.unit, launch.config.patches]
+    text = json.dumps([body, env, *rest], sort_keys=True, default=str)
     return Resolved(_hash(text), own=True, sets=tuple(sorted(changes)))
 
 

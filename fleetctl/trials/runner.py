@@ -23,7 +23,7 @@ from fleetctl.trials import store
 from fleetctl.trials.checking import checked
 from fleetctl.trials.classify import INFRA_LABELS, Judged, hunted_by, judge
 from fleetctl.trials.host import Launched, TrialHost, uninterrupted
-from fleetctl.trials.setup import Ground
+from fleetctl.trials.setup import Ground, with_dummy_weights
 from fleetctl.trials.words import entry_json, seconds_each
 
 Event = dict[str, Any]
@@ -180,9 +180,8 @@ class Bisect:
         self.tell(event)
         began = self._clock.monotonic()
         try:
-            return self._on_host(
-                trial, host, self._fast(profile) if fast else profile, began, proof
-            )
+            chosen = with_dummy_weights(profile, self.how.fast_layers) if fast else profile
+            return self._on_host(trial, host, chosen, began, proof)
         except UnreachableError as error:
             result = {"state": "unreachable", "error": error.reference, "phase": "unknown"}
             return Launched(result), self._clock.monotonic() - began, None
@@ -225,15 +224,6 @@ class Bisect:
     def _words(self, trial: Trial) -> str:
         names = names_of(self.state.space, trial.on)
         return " + ".join(names) if names else "the good end"
-
-    def _fast(self, profile: Profile) -> Profile:
-        """Return the profile with dummy weights, and fewer layers where that was asked for."""
-        flags = profile.flags | {"load-format": "dummy"}
-        if self.how.fast_layers:
-            given = flags.get("json-model-override-args")
-            own = dict(given) if isinstance(given, dict) else {}
-            flags["json-model-override-args"] = own | {"num_hidden_layers": self.how.fast_layers}
-        return replace(profile, flags=flags)
 
     # --- judging ---
 
@@ -303,7 +293,7 @@ class Bisect:
         launched = Launched({})
         try:
             launched = host.launch(
-                self._fast(self._profile(trial)), sign="", full=False,
+                with_dummy_weights(self._profile(trial), self.how.fast_layers), sign="", full=False,
                 reason=f"bisect {self.state.id}: the bad end with dummy weights", tell=self.tell,
             )  # fmt: skip
         finally:
@@ -340,6 +330,7 @@ class Bisect:
             resolved=digest, confounded=trial.confounded,
             parent=None if trial.parent is None else names_of(space, trial.parent),
             full=not fast, note=judged.note, command=shlex.join(rendered.argv),
+            patches=launched.patches if launched else (),
         )  # fmt: skip
 
     def _add(self, entry: Entry) -> None:

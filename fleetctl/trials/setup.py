@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -20,7 +20,9 @@ from fleetctl.model.facts import HostFacts
 from fleetctl.model.fleet import Profile, Target
 from fleetctl.model.incident import Occurrence
 from fleetctl.model.launch import LaunchConfig
+from fleetctl.patching.model import Patch
 from fleetctl.render import Rendered, render
+from fleetctl.trials import patched
 from fleetctl.trials.classify import INFRA_LABELS
 from fleetctl.trials.resolve import MOST, Resolver, companions, engine_sets
 
@@ -42,6 +44,7 @@ class Ground:
     templates: Mapping[str, str] = field(default_factory=dict)
     base: tuple[Switch, ...] = ()
     notes: list[str] = field(default_factory=list)
+    digests: Mapping[str, str] = field(default_factory=dict)  # of the patches that trials may push
 
     def profile(self, switches: Iterable[Switch]) -> Profile:
         """Return the good profile with these switches, and those of the stage, at the bad value."""
@@ -56,7 +59,7 @@ class Ground:
             versions=preparing.versions(self.facts),
             systemd=self.facts.systemd,
             templates=self.templates,
-            patches=self.facts.patches,
+            patches={n: self.digests[n] for n in profile.patches},
         )
 
     def set_of(self, mask: int) -> list[Switch]:
@@ -99,17 +102,32 @@ def survey(
     templates: Mapping[str, str],
     *,
     label: str = "",
+    patches: Mapping[str, Patch] | None = None,
+    always: Sequence[str] = (),
+    had: Mapping[str, str] | None = None,
 ) -> Ground:
-    """Return the ground of a bisect. UsageError for ends that cannot be bisected; nothing is changed."""
+    """Return the ground of a bisect. UsageError for ends that cannot be bisected; nothing is changed.
+
+    ``patches``: all that trials may push; ``always``: those of every trial; ``had``: the good end's own,
+    where it is an earlier launch.
+    """
     facts = facts_for(session, target, bad, templates)
-    schema = schema_for(facts.interpreter.sglang)
-    one, other = (_config(p, trial, facts, templates) for p in (good, bad))
+    version = facts.interpreter.sglang
+    schema = schema_for(version)
+    needed = (*bad.patches, *always, *(() if had is not None else good.patches))
+    digests = patched.digests(patches or {}, needed, version, str(target)) if patches else {}
+    good, ran = patched.had_by_good(good, always, had, digests)
+    one = _config(good, trial, facts, templates, ran)
+    other = _config(bad, trial, facts, templates, {n: digests[n] for n in bad.patches})
     if good.python != bad.python:
         there = facts_for(session, target, good, templates)
         one = replace(one, versions=preparing.versions(there))
-    space = spaces.build(one, other, schema, label=label)
+    space = spaces.build(one, other, schema, label=label, patches=digests)
     resolver = Resolver(session, schema)
-    ground = Ground(target, trial, good, bad, facts, space, schema, resolver, templates)
+    ground = Ground(
+        target, trial, good, bad, facts, space, schema, resolver, templates, digests=digests
+    )
+    ground.notes += patched.notes(facts, str(target), {*good.patches, *bad.patches})
     _resolve(ground)
     if not ground.space.switches:
         raise UsageError(
@@ -124,14 +142,18 @@ def survey(
 
 
 def _config(
-    profile: Profile, trial: Target, facts: HostFacts, templates: Mapping[str, str]
+    profile: Profile,
+    trial: Target,
+    facts: HostFacts,
+    templates: Mapping[str, str],
+    patches: Mapping[str, str],
 ) -> LaunchConfig:
     return render(
         profile,
         trial,
         versions=preparing.versions(facts),
         templates=templates,
-        patches=facts.patches,
+        patches=patches,
     ).config
 
 
@@ -233,9 +255,7 @@ def _known_config(body: Any) -> LaunchConfig | None:
 
 
 def _same_code(one: LaunchConfig, other: LaunchConfig) -> bool:
-    return (
-        one.versions == other.versions and one.patches == other.patches and one.model == other.model
-    )
+    return one.versions == other.versions and one.model == other.model
 
 
 def _outcome(record: Mapping[str, Any], hunted: Hunted) -> Outcome | None:
@@ -262,7 +282,17 @@ def good_from_record(record: Mapping[str, Any], bad: Profile) -> Profile:
     )  # fmt: skip
     found = profile_of(occurrence)
     unit = {k: v for k, v in found.unit.items() if k in bad.unit}
-    return replace(found, unit=unit, schema=bad.schema, patches=bad.patches)
+    return replace(found, unit=unit, schema=bad.schema)
+
+
+def with_dummy_weights(profile: Profile, layers: int | None) -> Profile:
+    """Return the profile with dummy weights, and fewer layers where that was asked for."""
+    flags = profile.flags | {"load-format": "dummy"}
+    if layers:
+        given = flags.get("json-model-override-args")
+        own = dict(given) if isinstance(given, dict) else {}
+        flags["json-model-override-args"] = own | {"num_hidden_layers": layers}
+    return replace(profile, flags=flags)
 
 
 def config_json(config: LaunchConfig) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from fleetctl.clock import SystemClock, rfc3339
 from fleetctl.config.site import Site
 from fleetctl.errors import FleetError, RefusedError, UsageError
 from fleetctl.model.fleet import Profile, Service, Target
-from fleetctl.trials import downtime, store
+from fleetctl.trials import downtime, patched, store
 from fleetctl.trials.host import MODULES_HERE, Rules, TrialHost, uninterrupted
 from fleetctl.trials.runner import Bisect, How
 from fleetctl.trials.setup import Ground, became_ready, good_from_record, paid, survey
@@ -45,6 +45,7 @@ class Asked:
     undrain: str = ""
     protected: tuple[str, ...] = ()  # hosts whose names were typed
     use_paid: bool = True
+    patches: tuple[str, ...] = ()  # in every trial
 
 
 @dataclass(slots=True)
@@ -75,8 +76,13 @@ def plan(site: Site, targets: Sequence[Target], asked: Asked) -> Job:
     bad = site.profile(asked.bad)
     with Session(first.host, modules=MODULES_HERE) as session:
         records = _records(session, first)
-        good = _good(site, asked, records, bad, first)
-        ground = survey(session, first, trial_of(first, asked.rules), good, bad, site.templates())
+        good, had = _good(site, asked, records, bad, first)
+        good, bad, patches = patched.shared(good, bad, asked.patches, had, site.root)
+        ground = survey(
+            session, first, trial_of(first, asked.rules), good, bad, site.templates(),
+            patches=patches, always=asked.patches, had=had,
+        )  # fmt: skip
+    asked = replace(asked, rules=replace(asked.rules, patches=patches))
     state = _new_state(ground, targets, asked)
     if asked.use_paid:
         _pay(state, ground, records)
@@ -123,13 +129,14 @@ def _records(session: Session, target: Target) -> list[Mapping[str, Any]]:
 
 def _good(
     site: Site, asked: Asked, records: list[Mapping[str, Any]], bad: Profile, target: Target
-) -> Profile:
+) -> tuple[Profile, Mapping[str, str] | None]:
+    """Return the good end, and the patches that it ran with where it is an earlier launch."""
     if not asked.good_last_ready:
-        return site.profile(asked.good)
+        return site.profile(asked.good), None
     trials = f"{target.service.name}-trial"
     for record in records:
         if became_ready(record) and record.get("service") != trials:
-            return good_from_record(record, bad)
+            return good_from_record(record, bad), dict(record["config"].get("patches") or {})
     raise UsageError(
         "never-ready",
         f"no launch of {target} became ready that is still known",
@@ -157,6 +164,7 @@ def _new_state(ground: Ground, targets: Sequence[Target], asked: Asked) -> State
             "bad_runs": asked.bad_runs,
             "strategy": asked.strategy,
             "check": asked.how.check,
+            "patches": {n: ground.digests[n] for n in asked.patches},
             "space": ground.space.digest(),
         },
         updated_at=rfc3339(now),
@@ -239,12 +247,20 @@ def resume(site: Site, state: State, hosts: Sequence[str], asked: Asked) -> Job:
         )
     bad = site.profile(state.bad)
     with Session(targets[0].host, modules=MODULES_HERE) as session:
+        had = None
         if state.good == LAST_READY:
             good = good_from_record({"config": state.good_config}, bad)
+            had = dict(state.good_config.get("patches") or {})
         else:
             good = site.profile(state.good)
-        trial = trial_of(targets[0], asked.rules)
-        ground = survey(session, targets[0], trial, good, bad, site.templates())
+        names = tuple(state.options.get("patches") or ())
+        good, bad, patches = patched.shared(good, bad, names, had, site.root)
+        ground = survey(
+            session, targets[0], trial_of(targets[0], asked.rules), good, bad, site.templates(),
+            patches=patches, always=names, had=had,
+        )  # fmt: skip
+    patched.check_resumed(state.id, state.options, asked.patches, ground.digests)
+    asked = replace(asked, rules=replace(asked.rules, patches=patches))
     found = str(ground.facts.interpreter.sglang)
     if found != state.sglang:
         raise RefusedError(
@@ -306,6 +322,7 @@ def _occupy(stack: contextlib.ExitStack, hosts: Sequence[TrialHost], job: Job) -
     stack.callback(_leave, hosts, job)
     for host in hosts:
         host.end(at_once=True)
+        host.unpatch()
 
 
 def _leave(hosts: Sequence[TrialHost], job: Job) -> None:

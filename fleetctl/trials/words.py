@@ -8,7 +8,6 @@ from typing import Any
 from fleetctl.bisect.model import Outcome, Purpose
 from fleetctl.bisect.space import Switch
 from fleetctl.bisect.state import Entry, State
-from fleetctl.model.launch import shown
 
 AS_IF_NEW = 300.0  # seconds of a launch while none was measured
 
@@ -31,7 +30,7 @@ def seconds_each(state: State) -> float:
 def describe(switch: Switch) -> str:
     """Return what a switch changes, for a person."""
     return "; ".join(
-        f"{p.name}: {shown(p.before) if p.before is not None else '(not there)'} → "
-        f"{shown(p.after) if p.after is not None else '(not there)'}"
+        f"{p.name}: {p.value(p.before) if p.before is not None else '(not there)'} → "
+        f"{p.value(p.after) if p.after is not None else '(not there)'}"
         for p in switch.parts
     )

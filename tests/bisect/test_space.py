@@ -132,3 +132,28 @@ def test_switches_that_cannot_run_apart_are_joined() -> None:
     joined = spaces.join(found, [("page-size", "dtype")])
     assert sorted(names(joined)) == ["dtype", "ep-size"]
     assert len(spaces.without(joined, ["ep-size"]).switches) == 1
+
+
+def test_a_patch_is_a_switch_where_a_trial_can_have_either_side_and_is_told_where_not() -> None:
+    good = config(patches={"kept": "k" * 64, "lost": "o" * 64, "other": "1" * 64})
+    bad = config(flags={"ep": 2}, patches={"new": "n" * 64, "kept": "k" * 64, "other": "2" * 64})
+    can = {"kept": "k" * 64, "new": "n" * 64, "other": "2" * 64}
+    found = build(good, bad, SCHEMA, patches=can)
+    assert names(found) == ["ep", "patch new"]
+    assert [str(a) for a in found.fixed] == [
+        "patch -lost", "patch other: 111111111111 → 222222222222",
+    ]  # fmt: skip
+    assert [str(a) for a in build(good, bad, SCHEMA).fixed][1] == "patch +new=nnnnnnnnnnnn"
+
+
+def test_composing_adds_and_takes_patches_and_an_earlier_launch_is_placed_by_them() -> None:
+    patches = {"a": "1" * 64, "b": "2" * 64}
+    good, bad = config(patches={"a": "1" * 64}), config(patches={"b": "2" * 64})
+    space = build(good, bad, SCHEMA, patches=patches)
+    assert names(space) == ["patch a", "patch b"]
+    ends = (Profile("g", "m", patches=("a",)), Profile("b", "m", patches=("b",)))
+    made = [compose(*ends, [s], SCHEMA).patches for s in space.switches]
+    assert made == [(), ("a", "b")]
+    assert place(space, good, config(patches=patches), SCHEMA) == 0b10
+    assert place(space, good, config(patches={"a": "1" * 64, "c": "3" * 64}), SCHEMA) is None
+    assert place(space, good, config(patches={"a": "9" * 64}), SCHEMA) is None

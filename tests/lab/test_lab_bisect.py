@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -56,6 +57,25 @@ when = {"speculative-algorithm" = "EAGLE", "speculative-eagle-topk" = 4}
 phase = "graph-capture"
 log = "recordings/cublas-capture-0.5.12.post1.txt"
 """
+LOGGING = """\
+name: logging
+extends: few
+flags: {enable-nccl-nvls: true}
+patches: [kernel-api-log]
+"""
+PATCH = """\
+name = "why-it-ends"
+summary = "Says in which phase the stand-in comes to its end"
+sglang = ">=0.5"
+rung = "overlay"
+expire = "1h"
+[[target]]
+symbol = "sglang._replay.server:Server.come_to"
+block = "say.py.j2"
+"""
+SAYS = """\
+{{ emit("end", '{"message": "ends in %s" % outcome.phase, "phase": outcome.phase}') }}
+"""
 SAME_AGAIN = "name: again\nextends: tp8\nflags: {mem-fraction-static: 0.850}\n"
 HARMLESS = "name: harmless\nextends: tp8\nflags: {watchdog-timeout: 600}\n"
 
@@ -71,7 +91,7 @@ class Bench:
             "FLEETCTL_SITE": str(box.lab.site),
         }
         self.files: list[Path] = []
-        for text in (EIGHT, FEW, NVLS, SPEC, SAME_AGAIN, HARMLESS):
+        for text in (EIGHT, FEW, NVLS, SPEC, LOGGING, SAME_AGAIN, HARMLESS):
             name = text.split("\n")[0].removeprefix("name: ")
             self.files.append(box.lab.site / "profiles" / f"{name}.yaml")
             self.files[-1].write_text(text)
@@ -419,3 +439,45 @@ def test_on_the_real_sglang_the_flag_that_breaks_it_is_named_among_innocent_ones
         for path in bench.files:
             path.unlink(missing_ok=True)
         sglang_host.clean()
+
+
+@pytest.fixture
+def why_it_ends(bench: Bench) -> Iterator[str]:
+    folder = bench.box.lab.site / "patches" / "why-it-ends"
+    folder.mkdir(parents=True)
+    (folder / "patch.toml").write_text(PATCH)
+    (folder / "say.py.j2").write_text(SAYS)
+    yield folder.name
+    shutil.rmtree(folder)
+
+
+def test_every_trial_runs_with_the_patch_and_one_that_differs_is_a_switch(
+    bench: Bench, why_it_ends: str
+) -> None:
+    code, lines, err = bench.bisect("few", "logging", "--patch", why_it_ends)
+    said = verdict(lines)
+    assert code == 0, err
+    assert [c["flags"] for c in said["causes"]] == [["enable-nccl-nvls"]]
+    assert said["innocent"] == ["patch kernel-api-log"]
+    assert list(lines[0]["patches"]) == [why_it_ends]
+    trials = [e for e in lines if e["event"] == "trial"]
+    with_log = [{p["name"] for p in t["patches"]} - {why_it_ends} for t in trials]
+    assert with_log == [
+        {"kernel-api-log"} if "patch kernel-api-log" in t["on"] else set() for t in trials
+    ]
+    for trial in trials:
+        (mine,) = (p for p in trial["patches"] if p["name"] == why_it_ends)
+        phase = "graph-capture" if trial["outcome"] == "same" else None
+        assert (mine["capture"] or {}).get("phase") == phase
+    crashed = [t["number"] for t in trials if t["outcome"] == "same"]
+    assert said["captures"] == [
+        {"patch": why_it_ends, "result": "ends in graph-capture", "trials": crashed}
+    ]
+    code, shown, _ = bench.run("bisect", "show", said["id"], "--json")
+    assert list(shown[0]["options"]["patches"]) == [why_it_ends]
+    code, shown, _ = bench.run("incidents", "show", trials[0]["incident"], "--json")
+    assert "ends in graph-capture" in json.dumps(shown)
+    assert bench.untouched()
+    assert bench.console("ls /var/lib/fleetctl/patches").strip() == ""
+    words = ("bisect-flags", bench.box.name, "--resume", said["id"], "--patch", "rank-beacon")
+    assert refused(bench, *words, "--yes", "--json") == (2, "other-patches")
