@@ -171,7 +171,8 @@ class Parser:
         text = above.text.strip()
         if index in self._found.consumed or not text or len(text) > 300:
             return None
-        if not (text.endswith(":") or "xception" in text or "rror" in text or "ailed" in text):
+        said = "ailed" in text and (not text.endswith(".") or text.endswith("nitialization failed."))
+        if not (text.endswith(":") or "xception" in text or "rror" in text or said):
             return None
         self._found.consumed.add(index)
         return above

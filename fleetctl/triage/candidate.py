@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fleetctl.evidence.exceptions import CPP, FAULT, USAGE, Raised
-from fleetctl.model.triage import Phase
+from fleetctl.model.triage import Frame, Phase
 from fleetctl.triage.match import Match
 from fleetctl.triage.rule import Rule
 from fleetctl.triage.story import Story
@@ -102,6 +102,17 @@ class Weight:
     request: bool = False
 
 
+def _of_web(frame: Frame) -> bool:
+    """Return whether a frame is of a web framework, or a handler of SGLang's own routes."""
+    if frame.module.startswith(("starlette", "uvicorn", "fastapi")):
+        return True
+    if ".entrypoints.openai" in frame.module:
+        return True
+    name = frame.function.rsplit(".", 1)[-1]
+    handler = name.endswith("_request") or name.startswith(("openai_", "v1_", "stream_"))
+    return handler and frame.module.endswith(".entrypoints.http_server")
+
+
 def weights(known: Board) -> dict[int, Weight]:
     """Return the weight of each chain: from the lines that announce it, and from its outermost frames."""
     found: dict[int, Weight] = {}
@@ -111,11 +122,7 @@ def weights(known: Board) -> dict[int, Weight]:
             continue
         weight = found.setdefault(raised.chain, Weight())
         said = {m.rule.means for m in known.of(unit)}
-        web = any(
-            f.module.startswith(("starlette", "uvicorn", "fastapi"))
-            or ".entrypoints.openai" in f.module
-            for f in raised.frames
-        )
+        web = any(_of_web(f) for f in raised.frames)
         weight.request = weight.request or "request" in said or web
         weight.fatal = (
             weight.fatal
