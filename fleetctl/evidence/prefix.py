@@ -50,7 +50,8 @@ _GH = re.compile(
     re.DOTALL,
 )
 _RAY = re.compile(
-    r"\((?P<name>[\w.:<>-]{1,80}) pid=(?P<pid>\d{1,10})(?:, ip=[\w.:]{1,60})?\) ?(?P<rest>.*)\Z",
+    r"\((?P<name>[\w.:<>-]{1,80}),?(?: rank=\d{1,5},)? pid=(?P<pid>\d{1,10})(?:, ip=[\w.:]{1,60})?\)"
+    r" ?(?P<rest>.*)\Z",
     re.DOTALL,
 )
 _RAY_REPEAT = re.compile(r" \[repeated \d+x across cluster\].{0,200}\Z")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from fleetctl.evidence.clocktext import seconds
@@ -17,6 +18,8 @@ _ADVICE_AT = (
     "\nFor debugging consider passing CUDA_LAUNCH_BLOCKING",
 )
 _SHOWN_LIMIT = 4000
+# A native library names its place in the prefix of its logger; often only that tells whose line it is.
+_NATIVE_SITE = re.compile(r"[\w./-]{1,120}\.(?:cpp|cc|cu|cuh|c|h|hpp):\d{1,6}\Z")
 
 
 @dataclass(slots=True)
@@ -61,7 +64,7 @@ def build(records: list[Record], parsed: Parsed) -> list[Unit]:
                 LINE,
                 index,
                 record.line,
-                record.text.rstrip(),
+                _with_site(record),
                 record.origin,
                 record.level,
                 ranks,
@@ -79,6 +82,13 @@ def build(records: list[Record], parsed: Parsed) -> list[Unit]:
         units.append(_unit(EXCEPTION, raised, raised.line, _without_advice(raised.text)))
     units.sort(key=lambda u: (u.index, u.kind == EXCEPTION))
     return units
+
+
+def _with_site(record: Record) -> str:
+    text = record.text.rstrip()
+    if record.site and _NATIVE_SITE.match(record.site):
+        return f"{record.site}] {text}"
+    return text
 
 
 def _unit(kind: str, raised: Raised, line: int, text: str) -> Unit:
