@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
@@ -16,6 +17,7 @@ from fleetctl.model.fleet import Target
 T = TypeVar("T")
 R = TypeVar("R")
 WORKERS = 32
+STEP = 0.1  # seconds until Ctrl-C is seen
 
 
 class Crew:
@@ -25,6 +27,8 @@ class Crew:
         self.stop = threading.Event()
         self._sessions: list[Session] = []
         self._early: dict[str, Session] = {}
+        self._pressed = 0
+        self._heeded = 0
 
     def reach(self, targets: Sequence[Target]) -> None:
         """Begin to log in to the first of the hosts, each in its own thread; ``session`` takes them up."""
@@ -51,35 +55,66 @@ class Crew:
             end.join()
 
     def each(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """Return the results in order. KeyboardInterrupt is swallowed once: the work says how it ended."""
+        """Return the results in order. Ctrl-C raises nothing here: the work says how it ended."""
         if not items:
             return []
-        with concurrent.futures.ThreadPoolExecutor(min(len(items), WORKERS)) as pool:
+        with (
+            self.patient(),
+            concurrent.futures.ThreadPoolExecutor(min(len(items), WORKERS)) as pool,
+        ):
             futures = [pool.submit(work, item) for item in items]
-            try:
-                self._wait(futures)
-            except KeyboardInterrupt:
+            pending = set(futures)
+            while pending:
+                _, pending = concurrent.futures.wait(pending, timeout=STEP)
+                self._heed()
+        return [future.result() for future in futures]
+
+    @contextlib.contextmanager
+    def patient(self) -> Iterator[None]:
+        """Within, Ctrl-C is counted, and heeded at the next wait: what has begun gets to say how it ended."""
+        with _pressing(self._press):
+            yield
+
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[None]:
+        """A question to a person within ``patient``: there Ctrl-C ends the question at once, and is counted."""
+        try:
+            with _pressing(signal.default_int_handler):
+                yield
+        except KeyboardInterrupt:
+            self._pressed += 1
+        self._heed()
+
+    def _press(self, *_: object) -> None:
+        self._pressed += 1
+
+    def _heed(self) -> None:
+        while self._heeded < self._pressed:
+            self._heeded += 1
+            if self._heeded == 1:
                 self.stop.set()
                 for session in self._sessions:
                     session.cancel()
-                try:
-                    self._wait(futures)
-                except KeyboardInterrupt:  # once more: not even the host's last word is waited for
-                    self.close()
-                    self._last_wait(futures)
-            return [future.result() for future in futures]
+            elif self._heeded == 2:  # not even the host's last word is waited for
+                self.close()
+            else:  # a thread that cannot end must not keep the terminal
+                os._exit(Exit.INTERRUPTED)
 
-    def _last_wait(self, futures: Sequence[concurrent.futures.Future[R]]) -> None:
-        try:
-            self._wait(futures)
-        except KeyboardInterrupt:  # a thread that cannot end must not keep the terminal
-            os._exit(Exit.INTERRUPTED)
 
-    @staticmethod
-    def _wait(futures: Sequence[concurrent.futures.Future[R]]) -> None:
-        pending = set(futures)
-        while pending:  # in small steps, so that Ctrl-C is seen at once
-            _, pending = concurrent.futures.wait(pending, timeout=0.2)
+@contextlib.contextmanager
+def _pressing(handler: Callable[..., object]) -> Iterator[None]:
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before in (
+        signal.SIG_IGN,
+        None,
+    ):
+        yield
+        return
+    signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager

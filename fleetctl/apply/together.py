@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from fleetctl.apply.crew import Crew, crew
 from fleetctl.apply.deploy import Deployment, Tell
 from fleetctl.apply.outcome import Outcome
+from fleetctl.apply.session import Interrupted
 from fleetctl.apply.wish import Wish
 from fleetctl.errors import FleetError, RefusedError
 from fleetctl.model.fleet import Target
 
-__all__ = ["Confirm", "Crew", "crew", "deploy"]
+__all__ = ["Confirm", "Crew", "agreed", "crew", "deploy"]
 
 Confirm = Callable[[Sequence[Deployment]], bool]
 
@@ -32,7 +33,7 @@ def deploy(
     all hosts where something that serves would go down, ``typed`` for each protected host among them.
     ``hands``: a crew that is on its way to the hosts already; its owner closes it.
     """
-    with crew() if hands is None else contextlib.nullcontext(hands) as hosts:
+    with crew() if hands is None else contextlib.nullcontext(hands) as hosts, hosts.patient():
         wishes = [wish if isinstance(wish, Wish) else wish[str(t)] for t in targets]
         dry_run = any(w.dry_run for w in wishes)
         ways = [
@@ -41,8 +42,12 @@ def deploy(
         first = hosts.each(lambda way: way.prepare(), ways)
         ends: dict[int, Outcome] = {n: o for n, o in enumerate(first) if o is not None}
         for n in [n for n, o in ends.items() if o.error == "protected-host" and not dry_run]:
-            if typed(targets[n].host.name):
-                again = ways[n].prepare(f"--yes-protected={targets[n].host.name}")
+            sure = False
+            with hosts.asking():
+                sure = typed(targets[n].host.name)
+            if sure:
+                allow = f"--yes-protected={targets[n].host.name}"
+                [again] = hosts.each(lambda way, allow=allow: way.prepare(allow), [ways[n]])
                 del ends[n]
                 ends.update({} if again is None else {n: again})
         go = [n for n in range(len(ways)) if n not in ends]
@@ -51,8 +56,7 @@ def deploy(
         if dry_run:
             return [ends[n] for n in sorted(ends)]
         ask = [ways[n] for n in go if _interrupts(ways[n])]
-        if ask and not confirm(ask):
-            refused = unconfirmed()
+        if (refused := agreed(hosts, confirm, ask)) is not None:
             for n in go:
                 ends[n] = ways[n].failed(refused)
                 done(ends[n])
@@ -70,6 +74,16 @@ def deploy(
 def _interrupts(way: Deployment) -> bool:
     assert way.prepared is not None
     return way.prepared.plan.interrupts
+
+
+def agreed(hosts: Crew, confirm: Confirm, ask: Sequence[Deployment]) -> FleetError | None:
+    """Ask about the hosts where something would go down; return why not to go on, None for a yes."""
+    sure = not ask
+    with hosts.asking():
+        sure = sure or confirm(ask)
+    if hosts.stop.is_set():
+        return Interrupted("")
+    return None if sure else unconfirmed()
 
 
 def unconfirmed() -> FleetError:

@@ -65,8 +65,19 @@ COMMANDS: dict[str, Entry] = {
 }
 
 
+class CtrlCError(Exception):
+    """Ctrl-C that a command left to the root. Typer would end it without a word."""
+
+
 class LazyGroup(TyperGroup):
     """A group whose commands are imported on use."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that the line names."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as pressed:
+            raise CtrlCError from pressed
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names in the order of the table."""
@@ -151,9 +162,8 @@ def run(args: list[str] | None = None) -> int:
     except FleetError as error:
         report(error, as_json="--json" in argv)
         return int(error.exit_code)
-    except KeyboardInterrupt:
-        show.note("interrupted")
-        return int(Exit.INTERRUPTED)
+    except (CtrlCError, KeyboardInterrupt):
+        return _interrupted(as_json="--json" in argv)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return int(Exit.OK)
@@ -168,10 +178,17 @@ def run(args: list[str] | None = None) -> int:
             error.show()
             return int(error.exit_code)
         if type(error).__name__ == "Abort":
-            show.note("interrupted")
-            return int(Exit.INTERRUPTED)
+            return _interrupted(as_json="--json" in argv)
         return _unexpected(error)
     return outcome if isinstance(outcome, int) else int(Exit.OK)
+
+
+def _interrupted(*, as_json: bool) -> int:
+    if as_json:
+        report(FleetError("interrupted", "interrupted"), as_json=True)
+    else:
+        show.note("interrupted")
+    return int(Exit.INTERRUPTED)
 
 
 def report(error: FleetError, *, as_json: bool = False) -> None:

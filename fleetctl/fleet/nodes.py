@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from fleetctl.apply import evidence, together
 from fleetctl.apply.crew import Crew
@@ -22,6 +22,7 @@ from fleetctl.errors import FleetError, RefusedError
 from fleetctl.model import nodes
 from fleetctl.model.fleet import Target
 from fleetctl.model.nodes import NodeEnd
+from fleetctl.model.triage import tells_of_failure
 
 GRACE = 20.0  # seconds for the other nodes to fail by themselves, so that their own story is told
 PATIENT = 86400.0  # a node that waits for the others is no hang; rank 0 is what is judged
@@ -62,6 +63,32 @@ class Party:
             time.sleep(0.5)
 
 
+class Way(Protocol):
+    """What is done on one node, as far as the others care."""
+
+    rank: int
+    target: Target
+    session: Session
+    result: dict[str, Any]
+
+
+def follows(limits: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the watch of a node beyond rank 0 is told: it has no endpoint of its own."""
+    patient = {"quiet": PATIENT, "phase": dict.fromkeys(PHASES, PATIENT)}
+    return {"follow": True, "limits": dict(limits) | patient, "requests": []}
+
+
+def settled(party: Party, session: Session, result: Mapping[str, Any]) -> tuple[State, str | None]:
+    """Return how a node's watch ended; one that was called off ended as its peers did."""
+    state, error = State(result["state"]), result["error"]
+    if state == State.INTERRUPTED and not session.stop.is_set():
+        if party.ready:
+            return State.READY, None
+        if party.failed is not None:
+            return State.FAILED_START, "peer-failed"
+    return state, error
+
+
 class NodeDeployment(Deployment):
     """The deploy of one node; its evidence is left for all of them together."""
 
@@ -73,8 +100,7 @@ class NodeDeployment(Deployment):
         self.party = party
         self.result: dict[str, Any] = {}
         if rank:
-            patient = {"quiet": PATIENT, "phase": dict.fromkeys(PHASES, PATIENT)}
-            self.watch_more = {"follow": True, "limits": patient, "requests": []}
+            self.watch_more = follows({})
 
     def carry_out(self) -> Outcome:
         """Apply and watch; tell the others however it ended."""
@@ -84,12 +110,8 @@ class NodeDeployment(Deployment):
 
     def _settle(self, result: dict[str, Any], invocation: str) -> Outcome:
         self.result = result
-        state, error = State(result["state"]), result["error"]
-        if state == State.INTERRUPTED and not self.session.stop.is_set():
-            if self.party.ready:
-                state, error = State.READY, None
-            elif self.party.failed is not None:
-                state, error = State.FAILED_START, "peer-failed"
+        state, error = settled(self.party, self.session, result)
+        if state != State(result["state"]):
             self._write_down(state, result["phase"])
         outcome = self._outcome(state, error=error, phase=result["phase"], invocation_id=invocation)
         for name in ("ready_seconds", "crash", "last_line", "message"):
@@ -120,7 +142,10 @@ class Nodes:
 
     def deploy(self, hands: Crew | None = None) -> list[Outcome]:
         """Deploy to all nodes or to none; return the outcomes in the order of the ranks."""
-        with together.crew() if hands is None else contextlib.nullcontext(hands) as hosts:
+        with (
+            together.crew() if hands is None else contextlib.nullcontext(hands) as hosts,
+            hosts.patient(),
+        ):
             sessions = [hosts.session(t) for t in self.targets]
             party = Party(sessions)
             ways = [
@@ -132,7 +157,7 @@ class Nodes:
                 ends = stopped
             else:
                 ends = hosts.each(lambda way: way.carry_out(), ways)
-                self._explain(ways, ends, hosts)
+                explain(ways, ends, hosts, self.wishes[str(self.targets[0])].requests)
             for outcome in ends:
                 self.done(outcome)
             return ends
@@ -157,40 +182,50 @@ class Nodes:
         again = [w for w, o in zip(ways, first, strict=True) if o is not None]
         hosts.each(lambda way: way.prepare(), again)
         ask = [w for w in ways if w.prepared is not None and w.prepared.plan.interrupts]
-        if ask and not self.confirm(ask):
-            return [way.failed(together.unconfirmed()) for way in ways]
-        return None
+        refused = together.agreed(hosts, self.confirm, ask)
+        return None if refused is None else [way.failed(refused) for way in ways]
 
-    # --- one failure, several logs ---
 
-    def _explain(
-        self, ways: Sequence[NodeDeployment], ends: Sequence[Outcome], hosts: Crew
-    ) -> None:
-        """Bring the evidence of every node home, find the root among them, record one incident."""
-        failed = [o for o in ends if o.state not in (State.READY, State.STARTED)]
-        if not failed or any(o.state == State.INTERRUPTED for o in ends):
-            return
-        found = hosts.each(_evidence_of, list(zip(ways, ends, strict=True)))
-        left = nodes.root_of([end for end, _, _ in found])
-        told = [_told(end, folder) for end, _, folder in found]
-        chosen = next((f for f in found if left is not None and f[0] is left), None)
-        if chosen is None:
-            chosen = next((f for f in found if f[0].triage), None)
-        if chosen is None:
-            return
-        end, manifest, folder = chosen
-        assert end.triage is not None
-        assert folder is not None
-        triage = end.triage | {"nodes": told}
-        with contextlib.suppress(FleetError):
-            incident, _ = evidence.record(end.host, manifest, folder, triage)
-            for outcome in failed:
-                outcome.incident, outcome.triage = incident, triage
-                outcome.more["root_host"] = end.host if left is not None else None
+# --- one failure, several logs ---
+
+
+def explain(
+    ways: Sequence[Way],
+    ends: Sequence[Outcome],
+    hosts: Crew,
+    requests: tuple[dict[str, Any], ...] = (),
+) -> None:
+    """Bring the evidence of every node home, find the root among them, record one incident.
+
+    ``requests`` were sent to rank 0 after it was ready. Slow is not broken: where nothing failed but
+    somebody's patience, there is no incident.
+    """
+    failed = [o for o in ends if o.state not in (State.READY, State.STARTED)]
+    if not failed or any(o.state == State.INTERRUPTED for o in ends):
+        return
+    found = hosts.each(_evidence_of, list(zip(ways, ends, strict=True)))
+    left = nodes.root_of([end for end, _, _ in found])
+    told = [_told(end, folder) for end, _, folder in found]
+    chosen = next((f for f in found if left is not None and f[0] is left), None)
+    if chosen is None:
+        chosen = next((f for f in found if f[0].triage), None)
+    if chosen is None:
+        return
+    end, manifest, folder = chosen
+    assert end.triage is not None
+    assert folder is not None
+    if any(o.state == State.TIMED_OUT for o in ends) and not tells_of_failure(end.triage):
+        return
+    triage = end.triage | {"nodes": told}
+    with contextlib.suppress(FleetError):
+        incident, _ = evidence.record(end.host, manifest, folder, triage, requests=requests)
+        for outcome in failed:
+            outcome.incident, outcome.triage = incident, triage
+            outcome.more["root_host"] = end.host if left is not None else None
 
 
 def _evidence_of(
-    item: tuple[NodeDeployment, Outcome],
+    item: tuple[Way, Outcome],
 ) -> tuple[NodeEnd, dict[str, Any], Path | None]:
     way, outcome = item
     end = NodeEnd(way.rank, way.target.host.name)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+
 import pytest
 
 from fleetctl.apply.crew import crew
@@ -33,3 +37,43 @@ def test_the_fault_of_an_early_login_is_told_by_the_first_call() -> None:
         with pytest.raises(RemoteError) as caught:
             hands.session(lost).call("unit.show", {"units": []})
     assert caught.value.reference == "no-python"
+
+
+def press() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_raises_nothing_between_what_belongs_together_and_stops_the_next_work() -> None:
+    with crew() as hands, hands.patient():
+        assert hands.each(len, ["ab"]) == [2]
+        press()
+        assert not hands.stop.is_set(), "nothing waits, nothing was heeded"
+        assert hands.each(lambda _: hands.stop.wait(10.0), [None]) == [True]
+
+
+def test_a_question_ends_at_once_and_its_answer_is_no() -> None:
+    with crew() as hands, hands.patient():
+        sure = False
+        with hands.asking():
+            press()
+            time.sleep(10.0)
+            sure = True
+        assert (sure, hands.stop.is_set()) == (False, True)
+
+
+def test_outside_of_a_crews_work_ctrl_c_is_python_s_own() -> None:
+    with crew() as hands:
+        hands.each(len, ["ab"])
+        with pytest.raises(KeyboardInterrupt):
+            press()
+
+
+def test_a_ctrl_c_that_the_caller_ignores_stays_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with crew() as hands, hands.patient():
+            press()
+            hands.each(len, ["ab"])
+            assert not hands.stop.is_set()
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from typing import NoReturn
+
+import pytest
+
+from fleetctl.cli.app import run
+from fleetctl.config import site
 
 # A function that Python takes for its own import machinery, and that is interrupted in its midst.
 AMID_IMPORT = """
@@ -70,3 +77,23 @@ except KeyboardInterrupt:
     print("came")
 """
     assert python(code) == "came"
+
+
+@pytest.fixture
+def pressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def press(*_: object, **__: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(site, "load_site", press)
+
+
+@pytest.mark.usefixtures("pressed")
+def test_a_command_that_is_interrupted_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["profiles", "list"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+@pytest.mark.usefixtures("pressed")
+def test_with_json_it_says_so_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["profiles", "list", "--json"]) == 130
+    assert json.loads(capsys.readouterr().err)["error"] == "interrupted"
