@@ -16,6 +16,10 @@ from fleetctl.triage.units import EXCEPTION, Unit
 _MOST_OF_A_RULE = 256  # candidates; more of the same kind tell nothing new
 _LONGEST_CHAIN = 64
 
+_CLIENTS = ("requests.", "httpx.", "aiohttp.")
+_BELOW_CLIENTS = ("urllib3.", "http.client.", "httpcore.", "anyio.", "socket.")
+_OF_CONNECTIONS = ("TimeoutError", "ConnectionRefusedError", "ConnectionResetError", "OSError")
+
 UNMATCHED = Rule(
     "python.unmatched",
     "An exception that no rule knows ended the server",
@@ -218,7 +222,7 @@ def strongest(candidates: list[Candidate], chains: dict[int, list[Raised]]) -> C
         candidate.position = chain.index(raised) if raised in chain else len(chain)
         if candidate.rule.id in beaten:
             candidate.lost = f"{beaten[candidate.rule.id]} beats it"
-    standing = [c for c in candidates if not c.lost]
+    standing = _without_restated([c for c in candidates if not c.lost])
     if not standing:
         return None
     root = min(standing, key=lambda c: c.order)
@@ -226,6 +230,31 @@ def strongest(candidates: list[Candidate], chains: dict[int, list[Raised]]) -> C
         if candidate is not root:
             candidate.lost = _why(root, candidate)
     return root
+
+
+def said_by_client(chain: Sequence[Raised], raised: Raised) -> Raised:
+    """Return the exception of a chain that names the address of a connection, else ``raised``."""
+    return next((r for r in chain if r.type.startswith(_CLIENTS)), raised)
+
+
+def _without_restated(standing: list[Candidate]) -> list[Candidate]:
+    """Drop errors of a connection where the client library says the same again with the address."""
+    clients = {
+        (c.unit.raised.chain, c.rule.id)
+        for c in standing
+        if c.unit.raised is not None and c.unit.raised.type.startswith(_CLIENTS)
+    }
+    kept = []
+    for candidate in standing:
+        raised = candidate.unit.raised
+        low = raised is not None and (
+            raised.type.startswith(_BELOW_CLIENTS) or raised.type in _OF_CONNECTIONS
+        )
+        if raised is not None and low and (raised.chain, candidate.rule.id) in clients:
+            candidate.lost = "the client library says it again with the address"
+        else:
+            kept.append(candidate)
+    return kept
 
 
 _SAID = {

@@ -14,7 +14,7 @@ from fleetctl.model.triage import Advice, Cascade, Coverage, Root, Triage, Verdi
 from fleetctl.remote import patch_marker
 from fleetctl.triage import advice, fingerprint, foreign, ranks, story
 from fleetctl.triage.answer import Answer
-from fleetctl.triage.candidate import Candidate
+from fleetctl.triage.candidate import Candidate, said_by_client
 from fleetctl.triage.decide import decide
 from fleetctl.triage.match import Match, Matcher
 from fleetctl.triage.patched import at_original_lines, still_open, told
@@ -164,7 +164,8 @@ def _root(
     kind = raised.type if raised is not None and raised.type else None
     message = unit.shown
     if unit.kind == HEAD and raised is not None:
-        message = f"{unit.text} {raised.text}"
+        chain = answer.chains.get(raised.chain, [raised])
+        message = f"{unit.text} {said_by_client(chain, raised).text}"
     elif raised is not None and unit.kind == EXCEPTION:
         message = raised.text
     return Root(

@@ -61,7 +61,9 @@ _FUNCTIONS = {
 _BY_FUNCTION = {word: phase for phase, words in _FUNCTIONS.items() for word in words.split()}
 # Dummy runs of a worker between its KV pool and its graphs: no request, no port is open yet.
 _PREPARING = frozenset(("kernel_warmup", "_flashinfer_autotune", "_dummy_run", "warmup_model"))
-_SERVING_FUNCTION = re.compile(r"event_loop_\w+\Z|_?forward_\w*batch\w*\Z|_log_task_completion\Z")
+_SERVING_FUNCTION = re.compile(
+    r"event_loop_\w+\Z|_?forward_\w*batch\w*\Z|_?handle_batch_\w+\Z|_log_task_completion\Z"
+)
 
 
 # Beside what the host's agent looks for: other releases, other engines, and steps it need not tell apart.
