@@ -22,15 +22,48 @@ def validate(model: type[M], document: Document) -> M:
 
     Those that the document kept come first.
     """
-    if not isinstance(document.value, dict):
-        raise ConfigError("wrong-value", "a mapping is wanted", where=document.where())
-    try:
-        found = model.model_validate(document.value)
-    except ValidationError as error:
-        faults = [_fault(model, document, dict(e)) for e in error.errors(include_url=False)]
-        raise combined([*document.faults, *faults]) from error
-    raise_all(list(document.faults))
+    found, faults = salvage(model, document)
+    raise_all(faults)
+    assert found is not None
     return found
+
+
+def salvage(model: type[M], document: Document) -> tuple[M | None, list[FleetError]]:
+    """Return the model of what is right in a document, and the faults of the rest.
+
+    So that what only the reader of a file can tell is told together with them. No model where too
+    little is left.
+    """
+    faults: list[FleetError] = list(document.faults)
+    if not isinstance(document.value, dict):
+        where = document.where()
+        return None, [*faults, ConfigError("wrong-value", "a mapping is wanted", where=where)]
+    value, gone = document.value, set[Path_]()
+    while True:
+        try:
+            return model.model_validate(value), faults
+        except ValidationError as error:
+            wrong = [dict(e) for e in error.errors(include_url=False)]
+        paths = [_real(document, e["loc"]) for e in wrong]
+        # What contains a wrong value is wrong without it too: that is no fault of its own.
+        held = {path[:end] for path in gone for end in range(len(path) + 1)}
+        pairs = zip(wrong, paths, strict=True)
+        faults += [_fault(model, document, e) for e, path in pairs if path not in held]
+        if () in paths:
+            return None, faults
+        gone |= set(paths)
+        value = _without(value, paths)
+
+
+def _without(value: Any, paths: Sequence[Path_]) -> Any:
+    """Return a copy of nested values that lacks these."""
+    if isinstance(value, dict):
+        pairs = [(k, v, [p[1:] for p in paths if p[:1] == (k,)]) for k, v in value.items()]
+        return {k: _without(v, inner) for k, v, inner in pairs if () not in inner}
+    if isinstance(value, list):
+        items = [(v, [p[1:] for p in paths if p[:1] == (n,)]) for n, v in enumerate(value)]
+        return [_without(v, inner) for v, inner in items if () not in inner]
+    return value
 
 
 def raise_all(errors: list[FleetError]) -> None:
@@ -42,6 +75,15 @@ def raise_all(errors: list[FleetError]) -> None:
 def combined(errors: Sequence[FleetError]) -> FleetError:
     """Return the only error, or ManyErrors of all."""
     return errors[0] if len(errors) == 1 else ManyErrors(list(errors))
+
+
+def by_place(errors: Sequence[FleetError]) -> list[FleetError]:
+    """Return the errors of one file in the order of its lines."""
+
+    def key(error: FleetError) -> tuple[int, ...]:
+        return tuple(int(n) for n in error.where.split(":")[1:] if n.isdigit())
+
+    return sorted(errors, key=key)
 
 
 def gathered(error: FleetError) -> list[FleetError]:

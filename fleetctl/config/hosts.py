@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fleetctl.config.check import raise_all, validate
+from fleetctl.config.check import by_place, combined, raise_all, salvage
 from fleetctl.config.nodes import Document
 from fleetctl.config.ranges import Named, expand
 from fleetctl.config.schema import (
@@ -27,12 +27,14 @@ _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 def read_hosts(document: Document) -> dict[str, Host]:
     """Return the hosts in the order of the file. Raises every fault of the file at once."""
-    file = validate(HostsFile, document)
+    file, faults = salvage(HostsFile, document)
+    if file is None:
+        raise combined(faults)
     reader = _Reader(document, file.defaults)
     for key, entry in file.hosts.items():
         reader.add(key, entry)
     reader.check_jumps()
-    raise_all(reader.errors)
+    raise_all(by_place([*faults, *reader.errors]))
     return {name: _with_way(host, reader.hosts) for name, host in reader.hosts.items()}
 
 
