@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from fleetctl.model.plan import WriteFile
-from fleetctl.transport.agent import needed_by, source_of
+from fleetctl.transport.payload import needed_by, source_of
 
 PATH = "/var/lib/fleetctl/lib/collect.py"
 

@@ -15,8 +15,9 @@ import signal
 import sys
 import threading
 import time
-import traceback
 from typing import Any, Callable, Sequence
+
+from fleetctl.remote import loader
 
 
 class AgentError(Exception):
@@ -50,6 +51,7 @@ class Session:
         self._send = send
         self._id: Any = None
         self.gone = threading.Event()  # the client's end is closed
+        self.changed = False  # a verb has changed this host, and may leave more than its answer
         self._cancel = threading.Event()
 
     def begin(self, request_id: Any) -> None:
@@ -168,14 +170,24 @@ def main(soon: Sequence[str] = ()) -> None:
         except OSError as error:
             answer = {"error": _os_error(error)}
         except Exception as error:  # noqa: BLE001  the far end shows it as a fault, never as a traceback
-            last = traceback.extract_tb(error.__traceback__)[-1]
             answer = {"error": {
                 "reference": "agent-fault",
                 "message": "%s: %s" % (type(error).__name__, error),
-                "where": "%s:%s" % (last.filename, last.lineno),
+                "where": _where(error),
             }}  # fmt: skip
         answer["id"] = frame.get("id")
         send(answer)
+        if session.changed:
+            session.changed = False
+            loader.keep()
+
+
+def _where(error: BaseException) -> str:
+    """Return the line that raised. Without traceback, whose import is dear."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else "%s:%d" % (trace.tb_frame.f_code.co_filename, trace.tb_lineno)
 
 
 def _os_error(error: OSError) -> dict[str, Any]:

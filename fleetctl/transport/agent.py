@@ -1,92 +1,25 @@
 """The operator's end of the host agent: one exec, requests out, events and results back.
 
-The wire (docs/reference/agent-protocol.md): a decimal length and a newline, that many bytes of
-zlib-compressed Python source, then JSON lines both ways.
+The wire (docs/reference/agent-protocol.md): a program (``payload``), then JSON lines both ways.
 """
 
 from __future__ import annotations
 
-import functools
-import importlib.resources
 import json
-import re
 import shlex
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from fleetctl.errors import Exit, FleetError, RemoteError, UnreachableError
 from fleetctl.transport.base import Channel, Connection
+from fleetctl.transport.payload import BOOTSTRAP, OPTIONS, payload
 
-BOOTSTRAP = "import sys,zlib;i=sys.stdin.buffer;exec(zlib.decompress(i.read(int(i.readline()))))"
 BEAT_SECONDS = 5.0
 DEAF_SECONDS = 20.0  # nothing heard for that long, not even answers to beats: the way is cut
 LINE_LIMIT = 256 * 1024 * 1024
-
-# Without importlib.abc: that import alone takes 17 ms of a host's CPU, more than all of the agent.
-PRELUDE = """
-import importlib.machinery, sys
-class Shipped:
-    def find_spec(self, name, path=None, target=None):
-        if name in ('fleetctl', 'fleetctl.remote') or name in SOURCES:
-            return importlib.machinery.ModuleSpec(name, self, is_package=name not in SOURCES)
-    def create_module(self, spec): return None
-    def exec_module(self, module):
-        name = module.__spec__.name
-        exec(compile(SOURCES.get(name, ''), '<' + name + '>', 'exec'), module.__dict__)
-    def get_source(self, name): return SOURCES.get(name)
-sys.meta_path.insert(0, Shipped())
-from fleetctl.remote import agent
-agent.main(SOON)
-"""
-
-
-# Parsing 47 modules takes as long as a login; a test holds this to what Python's own parser finds.
-_IMPORT = re.compile(
-    r"^[ ]*from fleetctl\.remote(?:\.(\w+))? import (?:\(([^)]*)\)|([^(\n]*))", re.MULTILINE
-)
-_NAME = re.compile(r"(?<!as )\b(?!as\b)[a-z]\w*")
-
-
-@functools.cache
-def source_of(module: str) -> str:
-    """Return the source text of ``fleetctl.remote.<module>``."""
-    path = importlib.resources.files("fleetctl.remote").joinpath(f"{module}.py")
-    return path.read_text(encoding="utf-8")
-
-
-@functools.cache
-def needed_by(module: str) -> frozenset[str]:
-    """Return the remote modules that one needs, itself among them."""
-    found = {module}
-    for own, several, one in _IMPORT.findall(source_of(module)):
-        for name in [own] if own else _NAME.findall(several or one):
-            if name not in found:
-                found |= needed_by(name)
-    return frozenset(found)
-
-
-_BUILDING = threading.Lock()
-
-
-def payload(modules: tuple[str, ...], soon: tuple[str, ...] = ()) -> bytes:
-    """Return what the bootstrap reads: the length line and the compressed sources.
-
-    The agent loads ``soon`` in this order while it waits for its first request.
-    """
-    with _BUILDING:  # the threads of many hosts want the same one at the same moment
-        return _payload(modules, soon)
-
-
-@functools.cache
-def _payload(modules: tuple[str, ...], soon: tuple[str, ...]) -> bytes:
-    names = sorted(frozenset().union(*(needed_by(m) for m in ("agent", *modules))))
-    sources = {f"fleetctl.remote.{name}": source_of(name) for name in names}
-    body = zlib.compress(f"SOURCES = {sources!r}\nSOON = {soon!r}\n{PRELUDE}".encode())
-    return str(len(body)).encode() + b"\n" + body
 
 
 class Agent:
@@ -97,7 +30,7 @@ class Agent:
     ) -> None:
         self.connection = connection
         host = connection.host
-        command = f"{shlex.quote(host.python)} -c {shlex.quote(BOOTSTRAP)}"
+        command = f"{shlex.quote(host.python)} {OPTIONS} -c {shlex.quote(BOOTSTRAP)}"
         if host.become == "sudo":
             command = f"sudo -n {command}"
         self._channel: Channel = connection.open(command)

@@ -9,7 +9,8 @@ import pytest
 
 from fleetctl.errors import RemoteError
 from fleetctl.model.fleet import Host
-from fleetctl.transport.agent import Agent, needed_by, source_of
+from fleetctl.transport.agent import Agent
+from fleetctl.transport.payload import needed_by, source_of
 from fleetctl.transport.local import LocalConnection
 
 HERE = Host(name="here", address="localhost", transport="local")
