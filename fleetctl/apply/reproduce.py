@@ -12,14 +12,19 @@ from typing import Any
 from fleetctl.errors import UsageError
 from fleetctl.model.fleet import FlagValue, Profile, SecretRef
 from fleetctl.model.incident import Occurrence
+from fleetctl.model.nodes import rank_of
 
 _SECRET = re.compile(r"\(secret: (env|file|command) (.+)\)")
-OWN = ("port",)  # of the target, not of the profile
+OWN = ("port", "nnodes", "node-rank")  # of the target, not of the profile
+MEETING = "dist-init-addr"
 MADE = ("PATH", "PYTHONUNBUFFERED", "CUDA_VISIBLE_DEVICES")  # by render, for the target
 
 
-def profile_of(occurrence: Occurrence) -> Profile:
-    """Return the profile that renders to the launch of an incident. UsageError ``no-launch``."""
+def profile_of(occurrence: Occurrence, elsewhere: bool = False) -> Profile:
+    """Return the profile that renders to the launch of an incident. UsageError ``no-launch``.
+
+    ``elsewhere``: on other hosts, so that nodes meet at another address than they did.
+    """
     config = occurrence.config
     if not config:
         raise UsageError(
@@ -30,18 +35,35 @@ def profile_of(occurrence: Occurrence) -> Profile:
     flags, secret_flags = _split(config.get("flags") or {})
     env, secret_env = _split(config.get("env") or {})
     unit = dict(config.get("unit") or {})
+    place = rank_of(flags)
+    own = (*OWN, MEETING) if elsewhere and place is not None else OWN
     python = str(unit.pop("python", "/opt/sglang/.venv/bin/python"))
     return Profile(
         name=str(config.get("profile") or "reproduce"),
         model=str(config.get("model") or ""),
-        flags={k: _flag(v) for k, v in flags.items() if k not in OWN},
+        flags={k: _flag(v) for k, v in flags.items() if k not in own},
         env={k: str(v) for k, v in env.items() if k not in MADE},
         secret_flags=secret_flags,
         secret_env=secret_env,
         python=python,
         unit=unit | {"restart": "no"},  # each try is ours to count
         patches=tuple(config.get("patches") or ()),
+        nodes=1 if place is None else place.count,
     )
+
+
+def places_of(occurrence: Occurrence, nodes: int) -> list[str]:
+    """Return the services that the launch ran on, rank by rank. UsageError ``nodes-unknown``."""
+    if nodes == 1:
+        return [f"{occurrence.host}/{occurrence.service}"]
+    told = sorted(occurrence.triage.get("nodes") or (), key=lambda node: int(node["rank"]))
+    if len(told) != nodes:
+        raise UsageError(
+            "nodes-unknown",
+            f"{occurrence.id} does not know the {nodes} hosts that it ran on",
+            hint="name them, rank 0 first: --on HOST --on HOST",
+        )
+    return [f"{node['host']}/{occurrence.service}" for node in told]
 
 
 def _split(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, SecretRef]]:

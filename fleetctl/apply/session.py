@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fleetctl.clock import Clock, SystemClock
-from fleetctl.errors import FleetError, UnreachableError
+from fleetctl.errors import FleetError, RemoteError, UnreachableError
 from fleetctl.model.fleet import Host
 from fleetctl.transport import connect
 from fleetctl.transport.agent import Agent
@@ -23,6 +23,7 @@ MODULES = (
     "lock",
     "logs",
     "patching",
+    "pending",
     "records",
     "revisions",
     "status",
@@ -134,8 +135,9 @@ class Session:
             raise Interrupted(self.host.name)
         try:
             return self.agent.call(verb, args, on_event=on_event, timeout=timeout)
-        except UnreachableError:
-            self._end(lost=True)
+        except (UnreachableError, RemoteError) as error:
+            if isinstance(error, UnreachableError) or error.reference == "agent-died":
+                self._end(lost=True)
             raise
 
     def cancel(self) -> None:

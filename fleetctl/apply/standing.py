@@ -1,4 +1,4 @@
-"""What is there now: status of services, and the launch that a wait can attach to."""
+"""What is there now: status of services, and their stop on purpose."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fleetctl.apply import audit, evidence, locking
+from fleetctl.apply import audit, locking
 from fleetctl.apply.deploy import Tell
-from fleetctl.apply.outcome import Outcome, State, state_of
+from fleetctl.apply.outcome import state_of
 from fleetctl.apply.session import Session
-from fleetctl.apply.watching import watch, watch_args
 from fleetctl.apply.wish import token
 from fleetctl.errors import FleetError, RefusedError
 from fleetctl.model.facts import FactsRequest, HostFacts
 from fleetctl.model.fleet import Target
-from fleetctl.model.launch import LaunchConfig
 from fleetctl.patching import active
 from fleetctl.plan import plan_stop
 
@@ -101,46 +99,6 @@ def stop(
         timeout=wish.timeout + STOP_SECONDS,
     )
     return line | {"state": "stopped", "seconds": round(time.monotonic() - began, 3)}
-
-
-def wait(target: Target, session: Session, tell: Tell, limits: dict[str, Any]) -> Outcome:
-    """Watch what runs there until it is ready or has failed; every end is an outcome."""
-    began = time.monotonic()
-    outcome = Outcome(target.host.name, target.service.name, State.FAILED_START)
-    try:
-        facts = facts_of(session, target)
-        outcome.invocation_id = facts.unit.invocation_id or None
-        for remark in active.remarks(str(target), facts.patch_notes):
-            tell({"event": "warning", "message": remark})
-        if not facts.unit.alive:
-            raise _not_running(target, facts)
-        launch = facts.last_launch
-        config = LaunchConfig("", "")
-        if launch is not None and launch.invocation_id == facts.unit.invocation_id:
-            config, outcome.launch_id = launch.config, launch.id
-        args = watch_args(target, config, facts.unit.invocation_id)
-        args |= {"limits": limits, "attached": True, "launch_id": outcome.launch_id}
-        result = watch(session, args, tell)
-        outcome.state, outcome.error = State(result["state"]), result["error"]
-        outcome.phase = result["phase"]
-        outcome.more = {k: result[k] for k in ("crash", "message", "last_line") if result.get(k)}
-        evidence.settle(session, outcome, result)
-    except FleetError as error:
-        if error.reference != "not-running":
-            outcome.state = state_of(error)
-        outcome.error, outcome.fault = error.reference, error
-    outcome.seconds = time.monotonic() - began
-    return outcome
-
-
-def _not_running(target: Target, facts: HostFacts) -> FleetError:
-    unit = facts.unit
-    return FleetError(
-        "not-running",
-        f"{unit.name} does not run: {unit.active_state}, result {unit.result}",
-        where=str(target),
-        hint=f"`fleetctl collect {target}` brings the evidence of its end",
-    )
 
 
 def status(target: Target, session: Session) -> dict[str, Any]:

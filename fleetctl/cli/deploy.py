@@ -166,7 +166,11 @@ def deploy(
     if any((max_fail, pause, soak, resume, drain_cmd, undrain_cmd)) and batch is None:
         raise UsageError("no-batch", "that is for a rolling deploy", hint="give --batch 1")
     if rolls and changed.nodes > 1:
-        raise UsageError("nodes-together", f"the hosts of {changed.name} start together")
+        raise UsageError(
+            "nodes-together",
+            f"the {changed.nodes} hosts of {changed.name} are one server and start together",
+            hint="leave --batch and --rollback-on-failure out; several such servers: one command each",
+        )
     if rolls and no_wait:
         raise UsageError("no-wait", "a rolling deploy goes by what became ready")
     size = rollout.batch_size(batch, len(targets)) if batch else len(targets)

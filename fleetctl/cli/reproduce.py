@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fleetctl.cli import show
+from fleetctl.cli import complete, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import Exit, UsageError
 
+if TYPE_CHECKING:
+    from fleetctl.apply.outcome import Outcome
+    from fleetctl.apply.wish import Wish
+    from fleetctl.cli.deploy_view import View
+    from fleetctl.model.fleet import Target
+
 app = new_app()
+
+
+def _launch(targets: Sequence[Target], wish: Wish, view: View) -> list[Outcome]:
+    """Launch once; of a server over several hosts, all nodes have the one explanation."""
+    from fleetctl.apply import together
+
+    if len(targets) == 1:
+        return together.deploy(
+            targets, replace(wish), view.tell, lambda _: True, view.done, show.type_name
+        )
+    from fleetctl.fleet.nodes import Nodes
+    from fleetctl.model import nodes
+
+    own = nodes.profiles(wish.profile, targets)
+    wishes = {name: replace(wish, profile=one) for name, one in own.items()}
+    return Nodes(targets, wishes, view.tell, view.done, lambda _: True).deploy()
 
 
 @app.command()
@@ -20,13 +43,19 @@ def reproduce(
     incident: Annotated[str, typer.Argument(metavar="INCIDENT", show_default=False)],
     times: Annotated[int, typer.Option("-n", "--times", min=1, max=1000, help="How often.")] = 5,
     on: Annotated[
-        str, typer.Option(metavar="HOST", help="Where (default: where it happened).")
-    ] = "",
+        list[str] | None,
+        typer.Option(
+            metavar="HOST",
+            help="Where (default: where it happened); repeated for a server of several hosts.",
+            autocompletion=complete.hosts,
+        ),
+    ] = None,
     request: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Send this instead of what was recorded.")
     ] = None,
     timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="For each wait (default: none).")
+        float | None,
+        typer.Option(metavar="SECONDS", min=0.0, help="For each wait (default: none)."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     yes_protected: Annotated[
@@ -37,11 +66,11 @@ def reproduce(
 ) -> int:
     """Deploy the launch of an incident again, send its request, and count the crashes.
 
-    Exit 0: it crashed the same way at least once. 1: it never did.
+    A server of several hosts is launched on all of them. Exit 0: it crashed the same way at least
+    once. 1: it never did.
     """
     from fleetctl.apply import reproduce as again
-    from fleetctl.apply import together
-    from fleetctl.apply.outcome import Outcome, State
+    from fleetctl.apply.outcome import State
     from fleetctl.apply.wish import Wish, read_requests
     from fleetctl.cli.deploy_view import View
     from fleetctl.config.secrets import resolve_secrets
@@ -49,13 +78,19 @@ def reproduce(
     from fleetctl.incidents.store import open_store
 
     occurrence = open_store().occurrence(incident)
-    profile = again.profile_of(occurrence)
+    profile = again.profile_of(occurrence, elsewhere=bool(on))
     site = load_site()
-    place = on or f"{occurrence.host}/{occurrence.service}"
-    targets = site.select([place])
-    if len(targets) != 1:
-        raise UsageError("one-service", f"{place} is {len(targets)} services", hint="name one")
-    if not show.confirm(f"Restart {targets[0]} {times} times?", yes=yes, as_json=as_json):
+    places = on or again.places_of(occurrence, profile.nodes)
+    targets = [target for place in places for target in site.select([place])]
+    if len(targets) != profile.nodes:
+        names = ", ".join(places)
+        raise UsageError(
+            "one-service" if profile.nodes == 1 else "node-count",
+            f"{names} is {len(targets)} services",
+            hint=f"name {profile.nodes}",
+        )
+    where = ", ".join(map(str, targets))
+    if not show.confirm(f"Restart {where} {times} times?", yes=yes, as_json=as_json):
         raise UsageError(
             "not-confirmed", "nobody said yes", hint="say yes when asked, or give --yes"
         )
@@ -73,13 +108,11 @@ def reproduce(
     tally = again.Tally(occurrence.fingerprint)
     view = View(as_json=as_json)
     for number in range(1, times + 1):
-        ends: list[Outcome] = together.deploy(
-            targets, replace(wish), view.tell, lambda _: True, view.done, show.type_name
-        )
-        event: dict[str, Any] = ends[0].to_event()
-        if ends[0].state in (State.INTERRUPTED, State.REFUSED, State.LOCKED, State.UNREACHABLE):
-            return int(ends[0].code)
-        said = tally.add(event)
+        ends = _launch(targets, wish, view)
+        for end in ends:
+            if end.state in (State.INTERRUPTED, State.REFUSED, State.LOCKED, State.UNREACHABLE):
+                return int(end.code)
+        said = tally.add(ends[0].to_event())
         show.note(f"try {number} of {times}: {said}")
     if as_json:
         show.json_line(tally.to_json(occurrence.id))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from fleetctl.cli import complete
 from fleetctl.cli.app import new_app
-from fleetctl.model.fleet import Target
 
 app = new_app()
 
@@ -20,35 +19,31 @@ def wait(
         typer.Argument(metavar="HOST…", show_default=False, autocompletion=complete.hosts),
     ],
     timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="For the whole wait (default: none).")
+        float | None,
+        typer.Option(metavar="SECONDS", min=0.0, help="For the whole wait (default: none)."),
     ] = None,
     stall: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", help="No sign of life for that long is a hang (default: 180)."
+            metavar="SECONDS",
+            min=0.0,
+            help="No sign of life for that long is a hang (default: 180).",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
 ) -> int:
-    """Watch services that are starting, as deploy does. Exit 0: all are ready."""
-    from fleetctl.apply import outcome, standing, together
+    """Watch services that are starting, as deploy does. Exit 0: all are ready.
+
+    After a crash the start that systemd makes next is watched. The nodes of one server count as one.
+    """
+    from fleetctl.apply import outcome, together
     from fleetctl.cli.deploy_view import View
     from fleetctl.config.site import load_site
+    from fleetctl.fleet import node_wait
 
     targets = load_site().select(hosts)
     limits = {k: v for k, v in {"timeout": timeout, "quiet": stall}.items() if v is not None}
     view = View(as_json=as_json)
-
-    def one(target: Target) -> outcome.Outcome:
-        def tell(event: dict[str, Any]) -> None:
-            name = event.pop("event")
-            view.tell(
-                {"event": name, "host": target.host.name, "service": target.service.name} | event
-            )
-
-        end = standing.wait(target, hosts_.session(target), tell, limits)
-        view.done(end)
-        return end
-
-    with together.crew() as hosts_:
-        return int(outcome.exit_code(hosts_.each(one, targets)))
+    with together.crew() as hands:
+        ends = node_wait.wait(targets, hands, view.tell, view.done, limits)
+    return int(outcome.exit_code(ends))

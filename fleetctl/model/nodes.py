@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,6 +30,24 @@ def profiles(profile: Profile, targets: Sequence[Target]) -> dict[str, Profile]:
         str(target): replace(profile, flags=profile.flags | own | {"node-rank": rank})
         for rank, target in enumerate(targets)
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One node's place in a server: where the nodes meet, its rank, and how many they are."""
+
+    meeting: str
+    rank: int
+    count: int
+
+
+def rank_of(flags: Mapping[str, Any]) -> Place | None:
+    """Return a launch's place among the nodes of its server, None for a server of one host."""
+    try:
+        count, rank = int(str(flags.get("nnodes") or 1)), int(str(flags.get("node-rank") or 0))
+    except ValueError:
+        return None
+    return Place(str(flags.get("dist-init-addr") or ""), rank, count) if count > 1 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ Events = List[Dict[str, Any]]
 
 STOPPING = "de5b426a63be47a7b6ac3eaac82e2f6f"  # systemd's MESSAGE_ID of "Stopping …"
 
+RESTARTING = ("auto-restart", "auto-restart-queued")  # SubState between an end and the next start
+
 LIMITS: dict[str, Any] = {
     "quiet": 180.0,  # no line, no CPU, no disk read, no GPU memory: it hangs
     "timeout": None,  # the whole wait, when somebody set one
@@ -371,6 +373,6 @@ def ended(props: dict[str, str], invocation: str) -> bool:
     """Return whether the watched invocation runs no longer: dead, looping, or replaced."""
     if props.get("InvocationID", invocation) != invocation:
         return True
-    if props.get("SubState") in ("auto-restart", "auto-restart-queued"):
+    if props.get("SubState") in RESTARTING:
         return True
     return props.get("ActiveState") in ("inactive", "failed")

@@ -66,6 +66,8 @@ def event_line(event: Mapping[str, Any]) -> str:
             if event["state"] == "back":
                 return f"{where}: connected again; the watch goes on"
             return f"{where}: connection lost, trying again ({event['attempt']})"
+        case "waiting" if event.get("for") == "restart":
+            return f"{where}: it has ended, and systemd starts it again: waiting for that"
         case "waiting":
             why = f" ({event['why']})" if event.get("why") else ""
             return f"{where}: waiting for the lock of {event['who']}{why}, {event['seconds']:.0f} s"

@@ -52,6 +52,15 @@ def test_two_hosts_start_as_one_server_and_rank_0_says_when_it_is_ready(
     assert all("--nnodes 2" in c for c in commands)
     assert ["--node-rank 0" in commands[0], "--node-rank 1" in commands[1]] == [True, True]
     assert {e["host"] for e in done.named("ready")} == {"lab-01"}
+    waited = ops.run("wait", "@pair", "--json")
+    assert waited.rc == 0, waited.out[-3000:] + waited.err
+    assert [(r["host"], r["state"], r["node_rank"]) for r in waited.named("result")] == [
+        ("lab-01", "ready", 0), ("lab-02", "ready", 1),
+    ]  # fmt: skip
+    half = ops.run("wait", "lab-02", "--json")
+    assert (half.rc, half.result["error"]) == (7, "rank-0-not-named"), half.out
+    batch = ops.run(*words("two"), "--batch", "1")
+    assert (batch.rc, "nodes-together" in batch.err) == (2, True)
     again = ops.run(*words("two"))
     assert {r["state"] for r in again.named("result")} == {"unchanged"}
     before = [unit_state(box)["InvocationID"] for box in boxes]
@@ -77,6 +86,11 @@ def test_a_failure_is_one_incident_with_the_logs_of_both_and_the_root_of_one(
     assert all(abs(n["clock_offset"]) < 5 for n in triage["nodes"])
     rows = ops.run("incidents", "list", "--json").out.splitlines()
     assert len(rows) == 1
+    again = ops.run("reproduce", results[0]["incident"], "-n", "1", "--yes", "--json")
+    assert again.rc == 0, again.out[-3000:] + again.err
+    tally = again.named("reproduced")[0]
+    assert (tally["tries"], tally["same"]) == (1, 1)
+    assert {r["host"] for r in again.named("result")} == {"lab-01", "lab-02"}
 
 
 def test_nodes_go_together_or_not_at_all(ops: Operator, boxes: list[Box]) -> None:
