@@ -16,6 +16,7 @@ _TERMINATE = re.compile(
     r"|without an active exception|recursively)"
 )
 _WHAT = re.compile(r"\s*what\(\):\s{1,4}(?P<message>.*)\Z", re.DOTALL)
+_RANK = re.compile(r"\b(Rank \d{1,6})\]")
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]{1,16}.{0,80}\(most recent call first\)")
 _PYSPY_THREAD = re.compile(
     r"Thread (?:0x)?[0-9A-Fa-f]{1,16} \([\w+]{1,24}\)(?:: \"(?P<name>[^\"]{1,80})\")?\s*\Z"
@@ -101,6 +102,8 @@ def terminate(rows: Rows) -> tuple[Raised, int] | None:
         frame = spell.cpp(later.text) if "frame #" in later.text else None
         if what is not None and not raised.message:
             raised.message, raised.line, raised.index = what["message"], later.line, at
+            named = _RANK.search(what["message"])
+            raised.ranks = raised.ranks or ([named[1]] if named is not None else [])
         elif frame is not None:
             raised.frames.insert(0, frame)
             raised.sources.insert(0, "")

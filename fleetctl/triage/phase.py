@@ -72,6 +72,7 @@ _MORE = tuple(
     for pattern, phase in (
         (r"^capture .{0,30}graph end", Phase.WARMUP),
         (r"^capturing .{0,20}cuda ?graph|: capturing cuda graph", Phase.GRAPH_CAPTURE),
+        (r"^multi-?thread(?:ed)? loading shards|^loading \w{1,12} checkpoint", Phase.WEIGHT_LOAD),
         (r"^loading (?:model (?:weights|from)|weights|\w+model\b)", Phase.WEIGHT_LOAD),
         (r"^allocating .{1,20} host memory for", Phase.KV_ALLOC),
         (r"sglang is using nccl==|^init torch distributed", Phase.DIST_INIT),

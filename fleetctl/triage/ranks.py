@@ -24,7 +24,8 @@ def of(root: Candidate, answer: Answer) -> tuple[str, ...]:
         kin = {*root.rule.explains, *root.rule.beats}
         units = [u for u in answer.known.units if any(m.rule.id in kin for m in answer.known.of(u))]
         found = [rank for unit in units for rank in unit.ranks]
-    return tuple(dict.fromkeys(found))
+    brief = {rank for rank in found if rank.startswith("rank")}
+    return tuple(dict.fromkeys(r for r in found if r.lower().replace(" ", "") not in brief - {r}))
 
 
 def _of_no_rank(root: Candidate, answer: Answer) -> bool:
