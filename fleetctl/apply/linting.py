@@ -10,7 +10,7 @@ from fleetctl.config import flagsets, lintable
 from fleetctl.engines.sglang import schema as schemas
 from fleetctl.engines.sglang.schema import Schema
 from fleetctl.errors import ConfigError, FleetError, ManyErrors
-from fleetctl.lint import Finding, ModelFacts, allowances, blocking, lint_profile, settle
+from fleetctl.lint import Finding, ModelFacts, allowances, blocking, lint_profile, settle, void
 from fleetctl.model.facts import HostFacts
 from fleetctl.model.fleet import Profile, Target
 
@@ -66,8 +66,9 @@ def _of_host(session: Session, profile: Profile) -> Schema | None:
 def _left(
     profile: Profile, schema: Schema, context: dict[str, Any], no_lint: frozenset[str]
 ) -> list[Finding]:
-    allowed = {path: allowances(text) for path, text in lintable.texts([profile]).items()}
-    found = lint_profile(profile, schema, **context)
+    texts = lintable.texts([profile])
+    allowed = {path: allowances(text) for path, text in texts.items()}
+    found = [*lint_profile(profile, schema, **context), *void(texts)]
     return settle(found, no_lint=no_lint, allowed=allowed)
 
 

@@ -20,7 +20,9 @@ app = new_app()
 )
 def adopt(
     host: Annotated[str, typer.Argument(metavar="HOST", autocompletion=complete.hosts)],
-    unit: Annotated[str, typer.Option("--unit", metavar="UNIT", help="A systemd unit of the host.")] = "",
+    unit: Annotated[
+        str, typer.Option("--unit", metavar="UNIT", help="A systemd unit of the host.")
+    ] = "",
     pid: Annotated[int, typer.Option(metavar="N", help="A process of the host.")] = 0,
     profile: Annotated[
         str, typer.Option(metavar="NAME", help="The profile's name [the unit's].")

@@ -62,7 +62,7 @@ def bisect_flags(
         int | None, typer.Option(metavar="N", help="Launch at most so often.")
     ] = None,
     max_minutes: Annotated[
-        float | None, typer.Option(metavar="MIN", help="Begin no launch after so long.")
+        float | None, typer.Option(metavar="MIN", min=0.0, help="Begin no launch after so long.")
     ] = None,
     bad_runs: Annotated[
         int, typer.Option(min=1, help="Launch the bad end so often before giving up on a crash.")
@@ -112,11 +112,12 @@ def bisect_flags(
         int | None, typer.Option(help="Port of the trials (default: the service's plus 7).")
     ] = None,
     timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="For each launch (default: none).")
+        float | None,
+        typer.Option(metavar="SECONDS", min=0.0, help="For each launch (default: none)."),
     ] = None,
     stall: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="No sign of life for that long is a hang."),
+        typer.Option(metavar="SECONDS", min=0.0, help="No sign of life for that long is a hang."),
     ] = None,
     gpu_limit_mib: Annotated[
         float, typer.Option(help="GPU memory that may be in use between trials.")

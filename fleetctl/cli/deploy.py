@@ -77,12 +77,15 @@ def deploy(
         bool, typer.Option("--restart", help="Restart also what is unchanged and active.")
     ] = False,
     timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="For the whole wait (default: none).")
+        float | None,
+        typer.Option(metavar="SECONDS", min=0.0, help="For the whole wait (default: none)."),
     ] = None,
     stall: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", help="No sign of life for that long is a hang (default: 180)."
+            metavar="SECONDS",
+            min=0.0,
+            help="No sign of life for that long is a hang (default: 180).",
         ),
     ] = None,
     no_lint: Annotated[
@@ -116,11 +119,15 @@ def deploy(
         ),
     ] = None,
     max_fail: Annotated[
-        int, typer.Option(metavar="N", help="Go on rolling while no more than N hosts failed.")
+        int,
+        typer.Option(metavar="N", min=0, help="Go on rolling while no more than N hosts failed."),
     ] = 0,
-    pause: Annotated[float, typer.Option(metavar="SECONDS", help="Between two batches.")] = 0.0,
+    pause: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.0, help="Between two batches.")
+    ] = 0.0,
     soak: Annotated[
-        float, typer.Option(metavar="SECONDS", help="The canary must stay ready that long.")
+        float,
+        typer.Option(metavar="SECONDS", min=0.0, help="The canary must stay ready that long."),
     ] = 0.0,
     resume: Annotated[
         bool,
@@ -141,7 +148,7 @@ def deploy(
         ),
     ] = False,
     lock_wait: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Wait for somebody else's lock.")
+        float, typer.Option(metavar="SECONDS", min=0.0, help="Wait for somebody else's lock.")
     ] = 0.0,
     break_lock: Annotated[
         str, typer.Option(metavar="REASON", help="Take the lock from who holds it.")

@@ -29,13 +29,17 @@ def init(
     """Write a first inventory from the hosts of ~/.ssh/config, or from the names given."""
     from fleetctl.config.ssh_import import aliases, write_inventory
 
-    found = hosts or list(aliases(Path(ssh_config).expanduser()))
+    named = [] if hosts else list(aliases(Path(ssh_config).expanduser()))
+    found = hosts or [word for word, why in named if not why]
+    left = {word: why for word, why in named if why and word != "*"}
+    for word, why in left.items():
+        show.note(f"left out: {word} ({why})")
     written = write_inventory(
         Path(folder) / "inventories" / name, found, model=model, gpus=gpus, sudo=sudo
     )
     if as_json:
         show.json_line({"schema": "fleetctl.init/1", "hosts": list(dict.fromkeys(found)),
-                        "files": [str(p) for p in written]})  # fmt: skip
+                        "left_out": left, "files": [str(p) for p in written]})  # fmt: skip
         return
     for path in written:
         show.out(f"wrote {path}")

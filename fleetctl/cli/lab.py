@@ -154,7 +154,7 @@ def fault(
     lab = state.require(name)
     order = faults.Order(port, path, spec.parse_size(size), percent, rate)
     faults.cause(lab, lab.host(host), name_of_fault, order)
-    show.note(f"{host}: {faults.FAULTS[name_of_fault].seen}")
+    show.note(f"{host}: {faults.FAULTS[name_of_fault].done(order)}")
 
 
 @app.command()

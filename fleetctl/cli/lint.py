@@ -56,7 +56,7 @@ def lint(
     """Check profiles against the flags of an SGLang: names, values, combinations, the model's sizes."""
     from fleetctl.cli import overrides
     from fleetctl.config import lintable
-    from fleetctl.lint import allowances, blocking, settle
+    from fleetctl.lint import allowances, blocking, settle, void
 
     overridden = overrides.known(no_lint)
     unread: list[FleetError] = []
@@ -93,8 +93,9 @@ def lint(
         found += [f for f in said if not (hidden and f.id == "missing-model")]
     if unread and not (read or found):
         raise unread[0]
-    allowed = {path: allowances(body) for path, body in lintable.texts(read).items()}
-    once = dict.fromkeys(found)  # profiles may share a parent
+    texts = lintable.texts(read)
+    allowed = {path: allowances(body) for path, body in texts.items()}
+    once = dict.fromkeys([*found, *void(texts)])  # profiles may share a parent
     left = settle(once, no_lint=overridden, allowed=allowed, strict=strict)
     wrong = blocking(left)
     if as_json:
@@ -116,13 +117,14 @@ def remarks(profile: Profile, sglang: str, no_lint: Collection[str]) -> bool:
     """
     from fleetctl.cli import overrides
     from fleetctl.config import flagsets, lintable
-    from fleetctl.lint import allowances, blocking, settle
+    from fleetctl.lint import allowances, blocking, settle, void
 
     overridden = overrides.known(no_lint)
     if profile.schema == flagsets.INSTALLED and not sglang:
         return True
-    allowed = {p: allowances(t) for p, t in lintable.texts([profile]).items()}
-    found = _lint(profile, _schema(profile, sglang), _here(profile, ""))
+    texts = lintable.texts([profile])
+    allowed = {p: allowances(t) for p, t in texts.items()}
+    found = [*_lint(profile, _schema(profile, sglang), _here(profile, "")), *void(texts)]
     left = settle(found, no_lint=overridden, allowed=allowed)
     for finding in left:
         if finding.severity != "info":

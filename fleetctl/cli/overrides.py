@@ -8,8 +8,11 @@ from fleetctl.errors import UsageError
 
 
 def known(ids: Iterable[str] | None) -> frozenset[str]:
-    """Return the ids. UsageError ``unknown-finding`` for one that no finding has: it would override nothing."""
-    given = frozenset(ids or ())
+    """Return the ids of ``--no-lint=ID,ID``.
+
+    UsageError ``unknown-finding`` for one that no finding has: it would override nothing.
+    """
+    given = frozenset(one.strip() for text in ids or () for one in text.split(","))
     if not given:
         return given
     from fleetctl.config.nearest import did_you_mean

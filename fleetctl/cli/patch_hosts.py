@@ -32,7 +32,7 @@ BreakLock = Annotated[
 ]
 LockWait = Annotated[
     float,
-    typer.Option("--lock-wait", metavar="SECONDS", help="Wait for somebody else's lock."),
+    typer.Option("--lock-wait", metavar="SECONDS", min=0.0, help="Wait for somebody else's lock."),
 ]
 
 
@@ -255,7 +255,10 @@ def status(
     wait: Annotated[
         float,
         typer.Option(
-            "--wait", metavar="SECONDS", help="Wait that long for every patch to be active."
+            "--wait",
+            metavar="SECONDS",
+            min=0.0,
+            help="Wait that long for every patch to be active.",
         ),
     ] = 0.0,
     as_json: Json = False,

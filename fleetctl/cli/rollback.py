@@ -50,10 +50,11 @@ def rollback(
         bool, typer.Option("--take-over", help="Replace a unit that fleetctl did not write.")
     ] = False,
     timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="For the whole wait (default: none).")
+        float | None,
+        typer.Option(metavar="SECONDS", min=0.0, help="For the whole wait (default: none)."),
     ] = None,
     lock_wait: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Wait for somebody else's lock.")
+        float, typer.Option(metavar="SECONDS", min=0.0, help="Wait for somebody else's lock.")
     ] = 0.0,
     break_lock: Annotated[
         str, typer.Option(metavar="REASON", help="Take the lock from who holds it.")

@@ -78,5 +78,7 @@ def type_name(name: str) -> bool:
     """Ask on the terminal for the name of a protected host; without a terminal the answer is no."""
     if not sys.stdin.isatty():
         return False
-    print(f"{safe(name)} is protected. Type its name to go on: ", end="", file=sys.stderr, flush=True)
+    print(
+        f"{safe(name)} is protected. Type its name to go on: ", end="", file=sys.stderr, flush=True
+    )
     return sys.stdin.readline().strip() == name

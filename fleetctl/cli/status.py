@@ -22,7 +22,7 @@ def status(
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON line for each.")] = False,
     watch: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Look again every so many seconds.")
+        float, typer.Option(metavar="SECONDS", min=0.0, help="Look again every so many seconds.")
     ] = 0.0,
 ) -> int:
     """Show what each service runs and whether it serves. Exit 0: all are ready."""

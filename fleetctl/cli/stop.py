@@ -34,10 +34,10 @@ def stop(
     ] = None,
     reason: Annotated[str, typer.Option(help="Why; kept on the host.")] = "",
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", help="For running requests to end.")
+        float, typer.Option(metavar="SECONDS", min=0.0, help="For running requests to end.")
     ] = 180.0,
     lock_wait: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Wait for somebody else's lock.")
+        float, typer.Option(metavar="SECONDS", min=0.0, help="Wait for somebody else's lock.")
     ] = 0.0,
     break_lock: Annotated[
         str, typer.Option(metavar="REASON", help="Take the lock from who holds it.")

@@ -43,8 +43,8 @@ def salvage(model: type[M], document: Document) -> tuple[M | None, list[FleetErr
         try:
             return model.model_validate(value), faults
         except ValidationError as error:
-            wrong = [dict(e) for e in error.errors(include_url=False)]
-        paths = [_real(document, e["loc"]) for e in wrong]
+            wrong: list[dict[str, Any]] = [dict(e) for e in error.errors(include_url=False)]
+        paths = [_real(document, tuple(e["loc"])) for e in wrong]
         # What contains a wrong value is wrong without it too: that is no fault of its own.
         held = {path[:end] for path in gone for end in range(len(path) + 1)}
         pairs = zip(wrong, paths, strict=True)

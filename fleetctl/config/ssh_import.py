@@ -15,8 +15,8 @@ INCLUDE_DEPTH = 16  # OpenSSH's own limit
 FORGES = ("github.com", "gitlab.com", "bitbucket.org", "codeberg.org", "ssh.dev.azure.com")
 
 
-def aliases(path: Path, depth: int = 0) -> Iterator[str]:
-    """Yield the names after ``Host`` in the order of the file, without patterns and git forges.
+def aliases(path: Path, depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Yield the names after ``Host`` in the order of the file, each with what speaks against it, or "".
 
     Includes are followed. Raises ConfigError where the file cannot be read.
     """
@@ -36,7 +36,16 @@ def aliases(path: Path, depth: int = 0) -> Iterator[str]:
                 for found in _included(pattern, path):
                     yield from aliases(found, depth + 1)
         elif words[:1] == ["host"]:
-            yield from (w for w in words[1:] if NAME.fullmatch(w) and w not in FORGES)
+            yield from ((word, unusable(word)) for word in words[1:])
+
+
+def unusable(word: str) -> str:
+    """Return why a word after ``Host`` cannot be a host of an inventory, or ""."""
+    if word.startswith("!") or set(word) & set("*?"):
+        return "a pattern"
+    if word in FORGES:
+        return "a git forge"
+    return "" if NAME.fullmatch(word) else "letters, digits, . _ and - only"
 
 
 def _words(line: str) -> list[str]:

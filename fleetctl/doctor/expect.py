@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from fleetctl.doctor.ids import IDS
-from fleetctl.errors import ConfigError, UsageError
+from fleetctl.errors import ConfigError, FleetError, UsageError
 
 GIB = 1024**3
 UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": GIB, "T": 1024**4}
@@ -92,7 +92,7 @@ def _value(name: str, raw: Any, where: str) -> Any:
                 raise ValueError(name)
             words = tuple(str(v) for v in ([raw] if isinstance(raw, str) else raw))
             if name == "skip":
-                known(words, where)
+                known(words, where, ConfigError)
             return words
         if name in ("shm", "disk"):
             return size(str(raw))
@@ -114,13 +114,13 @@ def _value(name: str, raw: Any, where: str) -> Any:
         ) from error
 
 
-def known(ids: Iterable[str], where: str = "") -> None:
-    """Raise UsageError ``unknown-check`` for an id that no check has."""
+def known(ids: Iterable[str], where: str = "", kind: type[FleetError] = UsageError) -> None:
+    """Raise ``unknown-check``, of that kind, for an id that no check has."""
     for one in ids:
         if one not in IDS:
             near = difflib.get_close_matches(one, IDS, n=3)
             hint = f"did you mean {', '.join(near)}?" if near else "docs/howto/doctor.md lists them"
-            raise UsageError("unknown-check", f"no check finds {one}", where=where, hint=hint)
+            raise kind("unknown-check", f"no check finds {one}", where=where, hint=hint)
 
 
 def size(text: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from fleetctl.clock import Clock, SystemClock
 from fleetctl.errors import UsageError
@@ -29,10 +29,15 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault: what a client sees of it, and what makes it."""
+    """One fault: what a client sees of it, what makes it, and what is said once it is there."""
 
     seen: str
     make: Callable[[Lab, LabHost, Order], None]
+    told: str = ""  # with the order's values in it; as ``seen`` where it takes none
+
+    def done(self, order: Order) -> str:
+        """Return what is so now."""
+        return self.told.format_map(asdict(order)) if self.told else self.seen
 
 
 def cause(lab: Lab, host: LabHost, name: str, order: Order | None = None) -> None:
@@ -187,16 +192,30 @@ def _memory(_: Lab, host: LabHost, order: Order) -> None:
 FAULTS: dict[str, Fault] = {
     "cable-out": Fault("connect times out; a session dies by its keepalive", _cable("down")),
     "cable-in": Fault("the cable is back", _cable("up")),
-    "refuse": Fault("connection refused on --port (22)", _refuse),
-    "drop": Fault("connect to --port (22) times out", _drop),
-    "loss": Fault("--percent (30) of the packets are lost each way; hangs after connect", _loss),
-    "slow": Fault("the link has --rate (64kbit)", _slow),
+    "refuse": Fault(
+        "connection refused on --port (22)", _refuse, "connection refused on port {port}"
+    ),
+    "drop": Fault("connect to --port (22) times out", _drop, "connect to port {port} times out"),
+    "loss": Fault(
+        "--percent (30) of the packets are lost each way; hangs after connect",
+        _loss,
+        "{percent} % of the packets are lost each way",
+    ),
+    "slow": Fault("the link has --rate (64kbit)", _slow, "the link has {rate}"),
     "kill": Fault("the host is off at once; its disk stays", _kill),
     "boot": Fault("a host that is off boots", _boot),
     "reboot": Fault("an orderly reboot", _reboot),
     "freeze": Fault("PID 1 hangs: ssh works, systemctl hangs", _signal_init(signal.SIGSTOP)),
     "thaw": Fault("PID 1 goes on", _signal_init(signal.SIGCONT)),
-    "disk-full": Fault("no space left in --path, but for --size (0) bytes", _disk_full),
-    "memory": Fault("the whole host has --size memory; above it the kernel kills", _memory),
+    "disk-full": Fault(
+        "no space left in --path, but for --size (0) bytes",
+        _disk_full,
+        "no space left in {path}, but for {size} bytes",
+    ),
+    "memory": Fault(
+        "the whole host has --size memory; above it the kernel kills",
+        _memory,
+        "the whole host has {size} bytes of memory; above it the kernel kills",
+    ),
     "heal": Fault("everything but kill is taken back", heal),
 }

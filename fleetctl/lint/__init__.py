@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from fleetctl.engines.sglang.schema import Schema
 from fleetctl.lint import conflicts, flags, modelsize, variables
-from fleetctl.lint.finding import Finding, Severity, allowances, blocking, settle
+from fleetctl.lint.finding import Finding, Severity, blocking, settle
 from fleetctl.lint.modelsize import ModelFacts
+from fleetctl.lint.remarks import allowances, void
 from fleetctl.lint.words import words_of
 from fleetctl.model.fleet import Profile
 
-__all__ = ["Finding", "ModelFacts", "Severity", "allowances", "blocking", "lint_profile", "settle"]
+__all__ = [
+    "Finding",
+    "ModelFacts",
+    "Severity",
+    "allowances",
+    "blocking",
+    "lint_profile",
+    "settle",
+    "void",
+]
 
 
 def lint_profile(

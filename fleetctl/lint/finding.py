@@ -18,7 +18,6 @@ class Severity(StrEnum):
 
 
 _PLACE = re.compile(r"(?P<file>.*):(?P<line>\d+):(?P<col>\d+)", re.DOTALL)
-_ALLOW = re.compile(r"#\s*fleetctl:\s*allow\s+([a-z0-9, -]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +67,6 @@ class Finding:
         del body["where"], body["fault"]
         place = {"file": self.file, "line": self.line, "col": self.col}
         return body | place | {"override": self.override}
-
-
-def allowances(text: str) -> dict[int, frozenset[str]]:
-    """Return line → ids of the ``# fleetctl: allow ID, ID`` remarks in a file's text.
-
-    A remark on a line of its own speaks of the next line.
-    """
-    found: dict[int, frozenset[str]] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        match = _ALLOW.search(line)
-        if match:
-            ids = frozenset(i for i in re.split(r"[,\s]+", match.group(1)) if i)
-            at = number + 1 if line.lstrip().startswith("#") else number
-            found[at] = found.get(at, frozenset()) | ids
-    return found
 
 
 def settle(

@@ -9,7 +9,7 @@ from fleetctl.engines.sglang import history
 from fleetctl.engines.sglang.argv import Kind, Problem, Use
 from fleetctl.engines.sglang.schema import Schema
 from fleetctl.lint.finding import Finding, Severity
-from fleetctl.lint.sizes import COUNTED
+from fleetctl.lint.sizes import COUNTED, SHARES
 from fleetctl.lint.words import Words
 
 IDS = {
@@ -190,7 +190,15 @@ def _repeated(words: Words) -> Iterator[Finding]:
 
 
 def _sizes(words: Words) -> Iterator[Finding]:
-    """Tell of parallel sizes below 1: argparse takes them, no launch has them."""
+    """Tell of parallel sizes below 1 and of shares beyond 1: argparse takes them, no launch has them."""
+    for spelling in SHARES:
+        share = words.value(spelling)
+        if isinstance(share, float) and not 0 < share <= 1:
+            message = f"{spelling} is {share:g}; a share above 0 and of at most 1 is wanted"
+            where = words.where(words.owner_of(spelling))
+            yield Finding(
+                "wrong-value", Severity.ERROR, message, spelling, where, "0.8 is four fifths"
+            )
     for spelling in COUNTED:
         size = words.number(spelling)
         if size < 1 and words.given(spelling):

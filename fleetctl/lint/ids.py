@@ -11,5 +11,6 @@ IDS = frozenset({
     "missing-model", "no-experts", "nodes-divide", "nvls-multicast", "nvls-unchecked", "padding-compile",
     "pipeline-speculative", "quantization-differs", "refused-flag", "removed-flag", "repeated-flag",
     "speculative-alone", "speculative-dp-attention", "speculative-draft", "speculative-set", "speculative-topk",
-    "tbo-backend", "tls-pair", "unknown-env", "unknown-flag", "wrong-choice", "wrong-count", "wrong-value",
+    "tbo-backend", "tls-pair", "unknown-allow", "unknown-env", "unknown-flag",
+    "wrong-choice", "wrong-count", "wrong-value",
 })  # fmt: skip

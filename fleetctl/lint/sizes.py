@@ -11,6 +11,9 @@ COUNTED = (
     "--nnodes",
 )  # fmt: skip
 
+# Of a GPU's memory: more than all of it is not there.
+SHARES = ("--mem-fraction-static",)
+
 
 @dataclass(frozen=True, slots=True)
 class Sizes:

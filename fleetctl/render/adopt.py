@@ -247,7 +247,7 @@ class _Builder:
         if use.flag.dest == "model_path":
             self.model = use.values[0]
         elif use.flag.dest == "port":
-            self.port = int(use.values[0])
+            self.port = self._port(use.values[0])
         elif isinstance(value, str) and value.startswith(MASKED):
             self.secrets[name] = SecretRef("env", name.upper().replace("-", "_"))
             self.notes.append(
@@ -255,6 +255,16 @@ class _Builder:
             )
         else:
             self.flags[name] = value
+
+    def _port(self, text: str) -> int:
+        if text.isdecimal() and 1 <= int(text) <= 65535:
+            return int(text)
+        whose = self.answer.get("unit") or "the process"
+        raise ConfigError(
+            "bad-port",
+            f"--port {text} of {whose}: a port is a number from 1 to 65535",
+            hint="a server that is started so does not listen there: set it right first",
+        )
 
     @staticmethod
     def _value(use: Any) -> FlagValue:

@@ -174,10 +174,13 @@ def test_init_makes_a_site_that_the_next_command_finds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.delenv("FLEETCTL_SITE")
-    (tmp_path / "config").write_text("Host gpu-1 gpu-2\nHost *\n")
+    (tmp_path / "config").write_text("Host gpu-1 gpu-2 gpu/3 gpu-*\nHost *\n")
     config = ["--ssh-config", str(tmp_path / "config")]
     assert run(["init", *config, "--model", "/models/m", "--gpus", "8"]) == 0
-    assert "2 hosts" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "2 hosts" in said
+    assert "left out: gpu/3 (letters, digits, . _ and - only)" in said
+    assert "left out: gpu-* (a pattern)" in said
     assert run(["render", "gpu-1", "-p", "first", "--json"]) == 0
     assert "/models/m" in lines(capsys)[0]["argv"]
     assert run(["init", *config]) == 2

@@ -83,6 +83,14 @@ Host
 """
 
 
+LEFT_OUT = {
+    "b300-*": "a pattern",
+    "!b300-09": "a pattern",
+    "github.com": "a git forge",
+    "'un": "letters, digits, . _ and - only",
+}
+
+
 def test_an_inventory_is_made_of_the_aliases_of_ssh_config(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,7 +100,9 @@ def test_an_inventory_is_made_of_the_aliases_of_ssh_config(
     (folder / "config").write_text(SSH)
     (folder / "more.conf").write_text("Host included\nInclude more.conf\n")
     (tmp_path / "extra.conf").write_text("Host extra\n")
-    found = list(dict.fromkeys(aliases(folder / "config")))
+    said = dict.fromkeys(aliases(folder / "config"))
+    found = [word for word, why in said if not why]
+    assert {word: why for word, why in said if why} == LEFT_OUT
     assert found == ["b300-01", "b300-02", "quoted", "spaced", "included", "extra"]
     files = write_inventory(tmp_path / "s", found, model="/models/m 1", gpus=8, sudo=True)
     site = load_site(tmp_path / "s")

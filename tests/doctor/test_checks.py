@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleetctl.doctor import CHECKS, CRITICAL, IDS, QUICK, Look, critical, examine
-from fleetctl.doctor.expect import GIB, Expect, fits, parse
+from fleetctl.doctor.expect import GIB, Expect, fits, known, parse
 from fleetctl.errors import ConfigError, UsageError
 from fleetctl.fleet.doctor import visit
 from fleetctl.remote import doctor as remote
@@ -92,10 +92,16 @@ def test_a_wrong_expectation_is_told_for_every_host(value: dict[str, object]) ->
 
 
 def test_a_check_that_is_none_is_told_with_the_nearest() -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(ConfigError) as caught:
         parse({"skip": ["shm-smal"]}, "a")
     assert caught.value.reference == "unknown-check"
     assert caught.value.hint.startswith("did you mean shm-small")
+
+
+def test_one_that_was_typed_is_a_fault_of_the_command_line() -> None:
+    with pytest.raises(UsageError) as caught:
+        known(["shm-smal"])
+    assert caught.value.reference == "unknown-check"
 
 
 @pytest.mark.parametrize(("version", "wanted", "good"), [

@@ -214,3 +214,24 @@ def test_stubs_import_any_name_and_do_nothing() -> None:
     assert module.jit(len) is len
     with pytest.raises(RuntimeError, match="0 active drivers"):
         _ = module.driver.active
+
+
+@pytest.mark.parametrize(
+    ("name", "order", "said"),
+    [
+        ("disk-full", faults.Order(path="/etc"), "no space left in /etc, but for 0 bytes"),
+        ("refuse", faults.Order(port=30000), "connection refused on port 30000"),
+        ("slow", faults.Order(), "the link has 64kbit"),
+        ("loss", faults.Order(percent=9), "9 % of the packets are lost each way"),
+        ("cable-in", faults.Order(), "the cable is back"),
+    ],
+)
+def test_a_fault_that_was_made_is_told_with_what_it_was_made_with(
+    name: str, order: faults.Order, said: str
+) -> None:
+    assert faults.FAULTS[name].done(order) == said
+
+
+def test_no_fault_that_was_made_is_told_in_the_words_of_the_help() -> None:
+    told = [fault.done(faults.Order(path="/x")) for fault in faults.FAULTS.values()]
+    assert [text for text in told if "--" in text] == []

@@ -12,7 +12,7 @@ import pytest
 
 from fleetctl.config import lintable
 from fleetctl.engines.sglang import schema
-from fleetctl.lint import Finding, ModelFacts, allowances, lint_profile, settle
+from fleetctl.lint import Finding, ModelFacts, allowances, lint_profile, settle, void
 
 CASES = Path(__file__).parent / "cases"
 
@@ -36,8 +36,9 @@ def check(path: Path, **more: Any) -> list[Finding]:
     if "gpu_memory" in asked:
         context["gpu_memory"] = int(asked["gpu_memory"]) * 1024**3
     profile = lintable.profile(str(path))
-    found = lint_profile(profile, flags, **context)
-    allowed = {p: allowances(t) for p, t in lintable.texts([profile]).items()}
+    texts = lintable.texts([profile])
+    found = [*lint_profile(profile, flags, **context), *void(texts)]
+    allowed = {p: allowances(t) for p, t in texts.items()}
     return settle(found, allowed=allowed, **more)
 
 
