@@ -67,7 +67,7 @@ def _ended_elsewhere(known: Board, story: Story, timeline: phases.Timeline) -> A
         or _broken_off(known)
         or _uncaught(known, story)
     ):
-        phase = _phase_of_end(known, timeline)
+        phase = _phase_of_end(known, story, timeline)
         why = "only consequences are in this log"
         return Answer(True, State.CRASHED, "root-not-in-log", phase, Verdict.UNKNOWN, why=why)
     return None
@@ -188,7 +188,7 @@ def _broken_off(known: Board) -> bool:
     return last.frames[0].function in ("<module>", "_run_module_as_main", "run_scheduler_process")
 
 
-def _phase_of_end(known: Board, timeline: phases.Timeline) -> Phase:
+def _phase_of_end(known: Board, story: Story, timeline: phases.Timeline) -> Phase:
     for unit in known.units:
         if unit.raised is not None and unit.kind in (EXCEPTION, HEAD):
             found = phases.of_failure([unit.raised], timeline)
@@ -200,7 +200,8 @@ def _phase_of_end(known: Board, timeline: phases.Timeline) -> Phase:
         for m in known.of(unit)
         if m.rule.means in ("dead", "killed", "fatal-head")
     ]
-    return timeline.at(min(ends, default=1 << 60)) or Phase.UNKNOWN
+    served = Phase.SERVING if story.of("alive", "batch", "health-ok") else Phase.UNKNOWN
+    return timeline.at(min(ends, default=1 << 60)) or served
 
 
 def _benign(known: Board) -> list[Match]:

@@ -97,6 +97,12 @@ def of_frames(frames: Sequence[Frame]) -> Phase | None:
             "capture_one_shape",
         ):
             return Phase.GRAPH_CAPTURE
+        if function.endswith("_capture_cuda_graph"):
+            return Phase.GRAPH_CAPTURE
+        if function.endswith("_replay_cuda_graph") or function == "print_exception_wrapper":
+            return Phase.SERVING
+        if ".loader." in f"{frame.module}." or ".model_loader." in f"{frame.module}.":
+            return Phase.WEIGHT_LOAD
         if "memory_pool" in frame.module and function in ("__init__", "__post_init__"):
             return Phase.KV_ALLOC
         if frame.module.endswith("server_args") and function in ("__post_init__", "__init__"):
