@@ -187,7 +187,7 @@ def deploy(
         from fleetctl.apply import outcome, together
         from fleetctl.apply.wish import Wish, read_requests
         from fleetctl.cli.deploy_view import View
-        from fleetctl.config.secrets import resolve_secrets
+        from fleetctl.config.secrets import resolve_secrets, within_reach
         from fleetctl.patching import deploying
 
         wanted, patches = deploying.asked(changed, patch or (), site.root)
@@ -199,10 +199,13 @@ def deploy(
         }
         allowed = [name for name, given in options.items() if given]
         allowed += [f"--yes-protected={host}" for host in yes_protected or ()]
+        secrets, why = within_reach(wanted) if dry_run else (resolve_secrets(wanted), "")
+        if why:
+            show.note(f"secrets are out of reach here: {why}")
         wish = Wish(
             profile=wanted,
             templates=site.templates(),
-            secrets=None if dry_run else resolve_secrets(wanted),
+            secrets=secrets,
             allow=frozenset(allowed),
             restart=restart,
             no_lint=overrides.known(no_lint),

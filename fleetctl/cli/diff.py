@@ -41,6 +41,7 @@ def diff(
     """Show what differs. Exit 0: nothing does; 1: something does. Secrets are never shown."""
     from fleetctl.apply import together
     from fleetctl.apply.wish import Wish
+    from fleetctl.config.secrets import within_reach
     from fleetctl.config.site import load_site
     from fleetctl.fleet import drift
     from fleetctl.model.fleet import Profile
@@ -48,7 +49,10 @@ def diff(
     site = load_site()
     targets = site.select(hosts)
     wanted = site.profile(profile, set_ or (), unset or ()) if profile else Profile("", "")
-    wish = Wish(wanted, site.templates(), dry_run=True)
+    secrets, why = within_reach(wanted)
+    if why:
+        show.note(f"secrets are out of reach here: {why}")
+    wish = Wish(wanted, site.templates(), secrets, dry_run=True)
 
     def one(target: Target) -> dict[str, Any] | FleetError:
         try:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleetctl.config.check import raise_all
+from fleetctl.config.check import gathered, raise_all
 from fleetctl.errors import ConfigError, FleetError
 from fleetctl.model.fleet import Profile, SecretRef
 
@@ -52,6 +52,17 @@ def resolve_secrets(profile: Profile) -> Secrets:
     found = Secrets(fetch_all("flags", profile.secret_flags), fetch_all("env", profile.secret_env))
     raise_all(errors)
     return found
+
+
+def within_reach(profile: Profile) -> tuple[Secrets | None, str]:
+    """Return the secrets for a plan that changes nothing, or None and why they cannot be had here.
+
+    With them a plan tells which secret file would change, by the hash of the one that is there.
+    """
+    try:
+        return resolve_secrets(profile), ""
+    except FleetError as error:
+        return None, "; ".join(one.message for one in gathered(error))
 
 
 _HINTS = {

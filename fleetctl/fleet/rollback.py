@@ -11,7 +11,7 @@ from fleetctl.apply.deploy import Tell
 from fleetctl.apply.outcome import Outcome
 from fleetctl.apply.session import Session
 from fleetctl.apply.wish import Wish
-from fleetctl.config.secrets import resolve_secrets
+from fleetctl.config.secrets import resolve_secrets, within_reach
 from fleetctl.errors import FleetError, RefusedError, RemoteError
 from fleetctl.fleet.nodes import Nodes
 from fleetctl.model.fleet import Target
@@ -45,7 +45,7 @@ def wish_for(session: Session, target: Target, to: int | None, base: Wish, site:
             "no-revision", found, where=str(target), hint=f"`fleetctl history {target}` lists them"
         )
     profile, patches = deploying.asked(profile_from_json(found.profile), (), site)
-    secrets = None
+    secrets, _ = within_reach(profile) if base.dry_run else (None, "")
     if not base.dry_run:
         try:
             secrets = resolve_secrets(profile)

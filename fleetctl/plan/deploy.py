@@ -190,7 +190,7 @@ def _warnings(rendered: Rendered, facts: HostFacts) -> tuple[str, ...]:
         found.append(f"the driver lists no GPU; the inventory says {host.gpus}")
     if not rendered.complete and any(f.secret for f in rendered.files):
         found.append(
-            "secrets are not fetched for this plan: one that changed shows only in a deploy"
+            "secrets were not fetched for this plan: one that changed shows only in a deploy"
         )
     if facts.lock is not None:
         found.append(f"locked by {facts.lock.who} since {facts.lock.since}: {facts.lock.why}")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fleetctl.config import secrets
-from fleetctl.config.secrets import Secrets, fetch, resolve_secrets
+from fleetctl.config.secrets import Secrets, fetch, resolve_secrets, within_reach
 from fleetctl.errors import ManyErrors
 from fleetctl.model.fleet import Origin, Profile, SecretRef
 
@@ -76,3 +76,11 @@ def test_what_a_failing_command_prints_is_not_in_the_fault() -> None:
     with pytest.raises(ValueError, match="status 3") as caught:
         fetch(SecretRef("command", "sh -c 'echo hush-hush; echo hush >&2; exit 3'"))
     assert str(caught.value).count("hush") == 3  # the command itself, as it was written
+
+
+def test_a_plan_without_them_says_which_are_out_of_reach() -> None:
+    there = Profile("p", "/m", secret_env={"A": SecretRef("command", "echo a")})
+    found, why = within_reach(there)
+    assert (found, why) == (Secrets({}, {"A": "a"}), "")
+    gone = Profile("p", "/m", secret_env={"A": SecretRef("env", "NOT_SET_1")})
+    assert within_reach(gone) == (None, "A: the variable NOT_SET_1 is not set")

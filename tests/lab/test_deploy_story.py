@@ -187,3 +187,10 @@ def test_a_secret_reaches_its_file_and_nothing_else(
     local = [p for p in ops.folder.rglob("*") if p.is_file() and b"sentinel-4711" in p.read_bytes()]
     assert local == []
     assert "sentinel-4711" not in replay_host.console("cat /proc/*/cmdline | tr '\\0' ' '")
+    same = ops.run("deploy", "lab-01", "-p", "keyed", "--dry-run", "--json")
+    assert same.named("plan")[0]["steps"] == []
+    monkeypatch.setenv("LAB_KEY", "sentinel-4712-secret")
+    new = ops.run("deploy", "lab-01", "-p", "keyed", "--dry-run", "--diff", "--json")
+    written = [s["path"] for s in new.named("plan")[0]["steps"] if s["do"] == "write-file"]
+    assert written == ["/etc/fleetctl/main/secrets.yaml"], "by its hash: the value stays here"
+    assert "sentinel-47" not in new.out + new.err
