@@ -44,6 +44,7 @@ class Candidate:
     request: bool = False
     position: int = 0  # in its chain
     lost: str = ""
+    ruled_out: frozenset[str] = frozenset()  # rules of the unit that are for other phases
 
     @property
     def order(self) -> tuple[int, int, int, int, int]:
@@ -139,10 +140,27 @@ def weights(known: Board) -> dict[int, Weight]:
     return found
 
 
+def instead(candidate: Candidate, known: Board, story: Story) -> list[Candidate]:
+    """Return what the unit of a candidate is by the rules that are left, when its rule is for other phases."""
+    raised = candidate.unit.raised
+    weight = Weight(candidate.fatal, candidate.request)
+    without = candidate.ruled_out | {candidate.rule.id}
+    found = _of_unit(
+        candidate.unit, known, story, {raised.chain: weight} if raised is not None else {}, without
+    )
+    for other in found:
+        other.ruled_out = without
+    return found
+
+
 def _of_unit(
-    unit: Unit, known: Board, story: Story, weight_of: dict[int, Weight]
+    unit: Unit,
+    known: Board,
+    story: Story,
+    weight_of: dict[int, Weight],
+    without: frozenset[str] = frozenset(),
 ) -> list[Candidate]:
-    matches = known.of(unit)
+    matches = [m for m in known.of(unit) if m.rule.id not in without]
     roots = [m for m in matches if m.rule.role == "root"]
     names = {m.rule.id for m in matches}
     stoppers = {m.rule.id for m in matches if m.rule.role in ("benign", "advice")}
@@ -152,7 +170,7 @@ def _of_unit(
     ]
     # A rule that knows the message speaks before one that only knows its kind of exception, or its place.
     knowing = [m for m in roots if m.rule.strength != "default"]
-    knowing = [m for m in knowing if not m.rule.by_place] or knowing
+    knowing = [m for m in knowing if not m.rule.by_place or _beats_any(m, knowing)] or knowing
     roots = knowing or ([] if wrapped else roots)
     unbeaten = [m for m in roots if not any(m.rule.id in o.rule.beats for o in roots)]
     roots = unbeaten or roots
@@ -185,6 +203,10 @@ def _of_unit(
             wrapped=wrapped,
         )
     ]
+
+
+def _beats_any(match: Match, others: Sequence[Match]) -> bool:
+    return any(o.rule.id in match.rule.beats for o in others if not o.rule.by_place)
 
 
 def uncaught(raised: Raised) -> bool:

@@ -10,7 +10,7 @@ from fleetctl.model.triage import Phase, State, Verdict
 from fleetctl.triage import phase as phases
 from fleetctl.triage.answer import Answer
 from fleetctl.triage.calm import host_down, without_root
-from fleetctl.triage.candidate import UNMATCHED, Candidate, board, collect, strongest
+from fleetctl.triage.candidate import UNMATCHED, Candidate, board, collect, instead, strongest
 from fleetctl.triage.match import Match
 from fleetctl.triage.story import Story
 from fleetctl.triage.units import EXCEPTION, LINE, Unit
@@ -36,7 +36,8 @@ def decide(
     for candidate in candidates:
         phase = _place(candidate, candidates, chains, timeline, story)
         candidate.phase, candidate.label = phase, candidate.rule.label_in(phase.value)
-        _only_in(candidate)
+        if _only_in(candidate):
+            candidates += instead(candidate, known, story)
         _exclude(candidate, story)
     root = strongest([c for c in candidates if not c.lost], chains)
     answer = (
@@ -86,10 +87,13 @@ def _shown(unit: Unit, chains: dict[int, list[Raised]], timeline: phases.Timelin
     return phases.of_failure(chains.get(raised.chain, [raised]), timeline)
 
 
-def _only_in(candidate: Candidate) -> None:
-    if candidate.rule.phases and candidate.phase.value not in candidate.rule.phases:
-        wanted = ", ".join(candidate.rule.phases)
-        candidate.lost = f"only in {wanted}; this is {candidate.phase.value}"
+def _only_in(candidate: Candidate) -> bool:
+    """Note on a candidate that its rule is for other phases, and return whether it is."""
+    if not candidate.rule.phases or candidate.phase.value in candidate.rule.phases:
+        return False
+    wanted = ", ".join(candidate.rule.phases)
+    candidate.lost = f"only in {wanted}; this is {candidate.phase.value}"
+    return True
 
 
 def _exclude(candidate: Candidate, story: Story) -> None:

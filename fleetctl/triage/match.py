@@ -131,7 +131,7 @@ def _try(rule: Rule, pattern: Pattern, unit: Unit) -> Match | None:
         if more is None:
             return None
         captured |= {k: v for k, v in more.groupdict().items() if v}
-    if (rule.frames or rule.frames_none) and not _frames_fit(rule, unit):
+    if (rule.frames or rule.frames_none or rule.innermost) and not _frames_fit(rule, unit):
         return None
     return Match(rule, unit, captured, first.start())
 
@@ -160,5 +160,8 @@ def _fits(rule: Rule, unit: Unit) -> bool:
 def _frames_fit(rule: Rule, unit: Unit) -> bool:
     where = unit.where
     if rule.frames and not any(expression(p).search(where) for p in rule.frames):
+        return False
+    inner = where.rpartition("\n")[2]
+    if rule.innermost and not any(expression(p).search(inner) for p in rule.innermost):
         return False
     return not any(expression(p).search(where) for p in rule.frames_none)

@@ -21,13 +21,14 @@ _LISTS = {
     "type",
     "frames",
     "frames_none",
+    "innermost",
     "phases",
     "beats",
     "explains",
     "needs",
     "fingerprint",
 }
-_PATTERNS = ("any", "all", "none", "frames", "frames_none")
+_PATTERNS = ("any", "all", "none", "frames", "frames_none", "innermost")
 _FLAGS = {"notable", "async_frames"}
 _CHOICES = {
     "role": ROLES,

@@ -65,6 +65,7 @@ class Rule:
     type: Patterns = ()
     frames: Patterns = ()
     frames_none: Patterns = ()
+    innermost: Patterns = ()
     phases: Patterns = ()
     labels: tuple[tuple[str, str], ...] = ()
     phase: str = ""
@@ -91,7 +92,7 @@ class Rule:
     @property
     def by_place(self) -> bool:
         """Return whether the frames alone make it match, whatever the message says."""
-        return bool(self.frames) and all(
+        return bool(self.frames or self.innermost) and all(
             literal.strip(": ").endswith(_ANY_EXCEPTION) for p in self.any for literal in p.literals
         )
 
@@ -151,6 +152,7 @@ _TUPLES = (
     "type",
     "frames",
     "frames_none",
+    "innermost",
     "phases",
     "beats",
     "explains",
