@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from fleetctl.apply import audit, collector, evidence, locking
+from fleetctl.apply import afterwards, audit, collector, evidence, locking
 from fleetctl.apply.outcome import Outcome, State, state_of
 from fleetctl.apply.prepare import Prepared, prepare
 from fleetctl.apply.session import Event, Session
@@ -100,8 +100,8 @@ class Deployment:
         pushed = self._push(prepared)
         try:
             applied = self._apply(prepared)
-        except RemoteError as error:
-            if pushed and error.reference != "start-failed":
+        except (RemoteError, UnreachableError) as error:
+            if pushed and not _may_run(error):
                 deploying.take_back(self.session.call, self.target, pushed, self._patcher())
             raise
         invocation = str(applied["invocation_id"])
@@ -175,26 +175,17 @@ class Deployment:
             return self.session.call(
                 "apply.run", args, on_event=self.tell, timeout=stops + APPLY_MARGIN
             )
-        except UnreachableError:
-            return self._find_out()
+        except (UnreachableError, RemoteError) as error:
+            if isinstance(error, RemoteError) and error.reference != "agent-died":
+                raise
+            invocation = afterwards.invocation_of(
+                self.session, self.target, self.launch.id, self._lock, error, self.tell,
+                stops + APPLY_MARGIN,
+            )  # fmt: skip
+            return {"invocation_id": invocation}
 
     def _restores(self) -> int | None:
         return None if self.wish.revision is None else self.wish.revision.number
-
-    def _find_out(self) -> dict[str, Any]:
-        """The connection was lost while applying: come back and see how far the host has come."""
-        assert self.launch is not None
-        self.session.reconnect(self.tell, seconds=60.0)
-        service = self.target.service.name
-        known = self.session.call("records.launches", {"service": service, "limit": 1})["launches"]
-        if known and known[0]["id"] == self.launch.id and known[0].get("invocation_id"):
-            return {"invocation_id": known[0]["invocation_id"]}
-        raise UnreachableError(
-            "connection-lost",
-            "the connection was lost before the restart; the host took its files back",
-            where=str(self.target),
-            hint="run the same command again",
-        )
 
     def _settle(self, result: dict[str, Any], invocation: str) -> Outcome:
         state = State(result["state"])
@@ -286,6 +277,12 @@ class Deployment:
             evidence.record_launch(self.launch)
         except FleetError as error:
             outcome.more["log"] = f"{error.reference}: {error}"
+
+
+def _may_run(error: FleetError) -> bool:
+    """Return whether the new launch may run in spite of a fault."""
+    issued = error.reference in ("start-failed", "systemd-silent")
+    return issued or isinstance(error, afterwards.EitherError)
 
 
 def _texts(prepared: Prepared) -> list[str] | None:

@@ -9,7 +9,7 @@ import tempfile
 import time
 from typing import Any
 
-from fleetctl.remote import files, journal, lock, places, records, revisions, shell, unit
+from fleetctl.remote import files, journal, lock, places, records, revisions, shell, undo, unit
 from fleetctl.remote.agent import AgentError
 
 REFUSED = 7
@@ -20,12 +20,21 @@ _held: list[lock.Lock] = []
 
 
 def hold(service: str, who: dict[str, Any], force: str = "") -> lock.Lock:
-    """Take the service's lock for as long as this agent lives, or until ``let_go``."""
+    """Take the service's lock for as long as this agent lives, or until ``let_go``.
+
+    What a dead agent began under it before is ended first.
+    """
     for held in _held:
         if held.service == service and held.held():
             return held
     taken = lock.acquire(service, who, force)
     _held.append(taken)
+    try:
+        undo.settle(service)
+    except BaseException:
+        _held.remove(taken)
+        taken.release()
+        raise
     return taken
 
 
@@ -49,7 +58,7 @@ class Run:
         self.launch: dict[str, Any] | None = args.get("launch")
         self.by: str = args["lock"].get("who", "")
         self.reason: str = args.get("reason", "")
-        self.change = files.Change()
+        self.change = files.Change(self.service)
         self.began = time.monotonic()
         self.revision: int | None = None
         self.issued = False
@@ -101,6 +110,7 @@ class Run:
         try:
             self.recheck()
             records.audit(self._audit_line())
+            self._note()
             self.stage()
             self._stop_here_if_alone()
             self._announce()
@@ -111,12 +121,36 @@ class Run:
                 if step["do"] not in FILE_STEPS:
                     result.update(self._do(number, step) or {})
         except BaseException as error:
-            if not self.issued:
-                self._take_back()
+            self._end_of(error)
             self._audit_fault(error)
             raise
-        self.change.finish()
+        self._done()
         return dict(result, revision=self.revision)
+
+    def _end_of(self, error: BaseException) -> None:
+        """Take all back, unless systemd has it, or may have it, or somebody else has the service now."""
+        said = error.fields["reference"] if isinstance(error, AgentError) else ""
+        if self._lost():
+            self.change.abandon()  # who took the lock has ended what was begun here
+        elif not self.issued:
+            self._take_back(silent=said == "systemd-silent")
+            undo.end(self.service)
+        elif said != "systemd-silent":  # the next agent sees what became of it
+            self._done()
+
+    def _done(self) -> None:
+        self.change.finish()
+        undo.end(self.service)
+
+    def _note(self) -> None:
+        """Write down what is about to change, for whoever finds this agent dead."""
+        if self.launch is None:
+            return
+        paths = [s["path"] for s in self.steps if s["do"] in ("write-file", "remove-file")]
+        before = (self.args.get("expect") or {}).get("invocation_id")
+        if before is None:
+            before = unit.show(self.args["unit"], ("InvocationID",)).get("InvocationID", "")
+        undo.begin(self.service, self.args["unit"], self.launch["id"], before, paths)
 
     def _do(self, number: int, step: dict[str, Any]) -> dict[str, Any] | None:
         kind = step["do"]
@@ -132,7 +166,7 @@ class Run:
         elif kind == "reset-failed":
             unit.reset_failed(step["unit"])
         elif kind == "enable-unit":
-            shell.must(("systemctl", "enable", "--", step["unit"]), "enable-failed")
+            unit.must(("enable", "--", step["unit"]), "enable-failed")
         elif kind == "stop-unit":
             self.issued = True
             reason = step.get("reason") or self.reason
@@ -153,7 +187,9 @@ class Run:
         self.issued = True
         try:
             invocation = unit.start(name, restart)
-        except AgentError:
+        except AgentError as error:
+            if error.fields["reference"] == "systemd-silent":
+                raise
             # A start that failed at once left an invocation behind: the watch will tell its story.
             invocation = unit.show(name).get("InvocationID", "")
             if not invocation or invocation == old:
@@ -177,7 +213,18 @@ class Run:
 
     # --- help ---
 
+    def _lost(self) -> bool:
+        """Return whether somebody broke the lock under which this runs."""
+        return any(held.service == self.service and not held.held() for held in _held)
+
     def _stop_here_if_alone(self) -> None:
+        if self._lost():
+            raise AgentError(
+                "lock-lost",
+                "somebody else took the lock of %s; nothing was restarted" % self.service,
+                hint="`fleetctl audit` says who and why",
+                exit_code=lock.LOCKED,
+            )
         if self.session.cancelled():
             raise AgentError(
                 "interrupted",
@@ -190,12 +237,12 @@ class Run:
             if step["do"] in ("write-file", "remove-file"):
                 self.tell(number, "done")
 
-    def _take_back(self) -> None:
+    def _take_back(self, silent: bool = False) -> None:
         self.change.rollback()
         if self.launch is not None:
             records.forget_launch(self.service, self.launch["id"])
-        if self.reloaded:
-            unit.systemctl("daemon-reload", timeout=60.0)
+        if self.reloaded and not silent:
+            unit.systemctl("daemon-reload", timeout=unit.SILENT)
 
     def _audit_line(self) -> dict[str, Any]:
         return {
@@ -277,9 +324,31 @@ def _run(args: dict[str, Any], session: Any) -> dict[str, Any]:
     return dict(result, cursor=journal.last_cursor(args["unit"]) if args.get("want_cursor") else "")
 
 
+def _settle(args: dict[str, Any], session: Any) -> dict[str, Any]:
+    """Say what a launch came to whose agent was lost: wait for that agent, and end what it left.
+
+    ``invocation_id`` is that of the launch, None where the host has what it had before.
+    """
+    service, launch = args["service"], args["launch"]
+    while True:
+        record = records.launch(service, launch) or {}
+        if record.get("invocation_id"):
+            return {"invocation_id": record["invocation_id"]}
+        found = lock.living(service)
+        if found is None or found.get("token") != args["lock"]["token"]:
+            break
+        if session.wait(0.2):
+            raise AgentError("interrupted", "the client is gone", exit_code=INTERRUPTED)
+    hold(service, args["lock"])
+    record = records.launch(service, launch) or {}
+    if not record.get("invocation_id"):
+        let_go()
+    return {"invocation_id": record.get("invocation_id")}
+
+
 def _let_go(_args: dict[str, Any], _session: Any) -> dict[str, Any]:
     let_go()
     return {}
 
 
-VERBS = {"run": _run, "let_go": _let_go}
+VERBS = {"run": _run, "settle": _settle, "let_go": _let_go}

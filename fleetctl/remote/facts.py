@@ -11,7 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from fleetctl.remote import files, lock, patch_store, places, procs, records, shell, unit
+from fleetctl.remote import files, lock, patch_store, places, procs, records, shell, undo, unit
 
 # Package metadata only: importing torch would take seconds and may need a GPU.
 _ASK = """
@@ -134,7 +134,7 @@ def _os_name() -> str:
 
 
 def _lock(service: str) -> dict[str, Any] | None:
-    found = lock.holder(service)
+    found = lock.living(service)
     if found is None:
         return None
     return {k: found.get(k) for k in ("who", "since", "why", "beat_seconds")}
@@ -153,6 +153,7 @@ def _free(folders: list[str]) -> dict[str, int]:
 def gather(args: dict[str, Any], _session: Any = None) -> dict[str, Any]:
     """Return the host's facts for one service. The slow parts run side by side."""
     service, name = args["service"], args["unit"]
+    undo.repair(service)
     with ThreadPoolExecutor(max_workers=6) as pool:
         python = pool.submit(interpreter, args["python"])
         gpus = pool.submit(procs.gpus)

@@ -58,13 +58,14 @@ def sync_folder(folder: str) -> None:
         os.close(handle)
 
 
-def stage(path: str, content: str, mode: int, owner: str | None = None) -> str:
+def stage(path: str, content: str, mode: int, owner: str | None = None, whose: str = "") -> str:
     """Write content beside ``path`` and return the temporary file's name; nothing shows yet.
 
     The mode is set before any byte is written, so that a secret is never readable in between.
+    ``whose``: a service, by which ``sweep`` knows the file again.
     """
     folder = os.path.dirname(path)
-    handle, temporary = tempfile.mkstemp(prefix=".fleetctl-", dir=folder)
+    handle, temporary = tempfile.mkstemp(prefix=_prefix(whose), dir=folder)
     try:
         with os.fdopen(handle, "wb") as file:
             os.fchmod(file.fileno(), stat.S_IRUSR | stat.S_IWUSR)
@@ -75,11 +76,11 @@ def stage(path: str, content: str, mode: int, owner: str | None = None) -> str:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        _forget(temporary)
+        forget(temporary)
         error.filename = path
         raise
     except BaseException:
-        _forget(temporary)
+        forget(temporary)
         raise
     return temporary
 
@@ -90,9 +91,39 @@ def write_atomic(path: str, content: str, mode: int = 0o644, owner: str | None =
     sync_folder(os.path.dirname(path))
 
 
-def _forget(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
+def _prefix(whose: str) -> str:
+    return ".fleetctl-" + (whose + "@" if whose else "")
+
+
+def forget(path: str) -> None:
+    """Remove a file; one that is not there is fine."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         os.unlink(path)
+
+
+def sweep(path: str, whose: str) -> None:
+    """Remove what a service's dead agent staged beside a path; its folder too, when nothing else is there."""
+    folder = os.path.dirname(path)
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if name.startswith(_prefix(whose)):
+                forget(os.path.join(folder, name))
+        os.rmdir(folder)
+
+
+def kept_name(path: str) -> str:
+    """Return the second name under which a file is kept while a new one takes its place."""
+    return os.path.join(os.path.dirname(path), ".fleetctl-old-" + os.path.basename(path))
+
+
+def bring_back(path: str, *, was_there: bool) -> None:
+    """Put a file back as it was before a change, whether or not the change has come to it."""
+    kept = kept_name(path)
+    if os.path.lexists(kept):
+        os.replace(kept, path)
+        forget(kept)  # two names of one file: rename does nothing then
+    elif not was_there:
+        forget(path)
 
 
 class Change:
@@ -101,15 +132,16 @@ class Change:
     ``write`` and ``remove`` only stage. ``commit`` renames; a fault in between takes the renames back.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, whose: str = "") -> None:
+        self._whose = whose
         self._staged: list[tuple[str, str | None]] = []
-        self._undo: list[tuple[str, str | None]] = []
+        self._undo: list[tuple[str, bool]] = []
         self._folders: list[str] = []
 
     def write(self, path: str, content: str, mode: int, owner: str) -> None:
         """Stage a file; missing folders are made (0755)."""
         self._make(os.path.dirname(path))
-        self._staged.append((path, stage(path, content, mode, owner)))
+        self._staged.append((path, stage(path, content, mode, owner, self._whose)))
 
     def remove(self, path: str) -> None:
         """Stage the removal of a file."""
@@ -121,7 +153,7 @@ class Change:
             for path, temporary in self._staged:
                 self._undo.append((path, self._keep(path)))
                 if temporary is None:
-                    _forget(path)
+                    forget(path)
                 else:
                     os.replace(temporary, path)
             for folder in sorted({os.path.dirname(p) for p, _ in self._staged}):
@@ -134,41 +166,42 @@ class Change:
 
     def rollback(self) -> None:
         """Bring back what was there, from a commit that went through or from the middle of one."""
-        for path, kept in reversed(self._undo):
-            if kept is None:
-                _forget(path)
-            else:
-                os.replace(kept, path)
+        for path, was_there in reversed(self._undo):
+            bring_back(path, was_there=was_there)
         self._undo = []
         self.discard()
 
     def finish(self) -> None:
         """Drop the copies that a rollback would have needed."""
-        for _, kept in self._undo:
-            if kept is not None:
-                _forget(kept)
+        for path, _ in self._undo:
+            forget(kept_name(path))
         self._undo = []
+
+    def abandon(self) -> None:
+        """Drop what was staged and touch nothing else: the files are somebody else's by now."""
+        self._undo = []
+        self.discard()
 
     def discard(self) -> None:
         """Drop what was staged, and the folders made for it."""
         for _, temporary in self._staged:
             if temporary is not None:
-                _forget(temporary)
+                forget(temporary)
         self._staged = []
         for folder in reversed(self._folders):
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
         self._folders = []
 
-    def _keep(self, path: str) -> str | None:
-        """Return a second name of the file as it is now, or None when there is none."""
-        kept = os.path.join(os.path.dirname(path), ".fleetctl-old-" + os.path.basename(path))
-        _forget(kept)
+    def _keep(self, path: str) -> bool:
+        """Give the file as it is now a second name; return whether there is one."""
+        kept = kept_name(path)
+        forget(kept)
         try:
             os.link(path, kept, follow_symlinks=False)
         except FileNotFoundError:
-            return None
-        return kept
+            return False
+        return True
 
     def _make(self, folder: str) -> None:
         missing = []

@@ -22,6 +22,27 @@ TELL = 5.0  # seconds between two words to who waits
 LOCKED = 5  # exit code of the command line
 
 
+class Locked(AgentError):
+    """Somebody else holds the lock."""
+
+
+def _started(pid: int) -> int:
+    """Return when a process began, in clock ticks since the boot; 0 for one that is gone."""
+    try:
+        with open("/proc/%d/stat" % pid) as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return 0 if fields[0] in "ZX" else int(fields[19])
+
+
+def alive(found: dict[str, Any]) -> bool:
+    """Return whether the holder still beats, and its process is there (locks do not outlive a boot)."""
+    if found["beat_seconds"] > TTL:
+        return False
+    return not found.get("pid") or _started(found["pid"]) == found["process_start"]
+
+
 def _folder(service: str) -> str:
     return os.path.join(places.LOCKS, places.safe_name(service))
 
@@ -99,10 +120,9 @@ def acquire(service: str, who: dict[str, Any], force: str = "") -> Lock:
                 continue
             if found.get("token") == who["token"]:
                 break
-            stale = found["beat_seconds"] > TTL
-            if not stale and not force:
+            if alive(found) and not force:
                 raise _locked(service, found)
-            why = force or "no heartbeat for %d s" % found["beat_seconds"]
+            why = force or "its process is gone, no heartbeat for %d s" % found["beat_seconds"]
             by = who.get("who", "")
             records.audit(
                 {"do": "break-lock", "service": service, "from": found, "by": by, "why": why}
@@ -111,11 +131,12 @@ def acquire(service: str, who: dict[str, Any], force: str = "") -> Lock:
             continue
         break
     else:
-        raise AgentError("locked", "somebody else takes the lock all the time", exit_code=LOCKED)
+        raise Locked("locked", "somebody else takes the lock all the time", exit_code=LOCKED)
     _touch(service)
     body = {k: who.get(k, "") for k in ("token", "who", "why", "command")}
     body["since"] = records.now()
     body["nonce"] = uuid.uuid4().hex
+    body.update(pid=os.getpid(), process_start=_started(os.getpid()))
     files.write_atomic(os.path.join(folder, "holder.json"), json.dumps(body) + "\n")
     return Lock(service, body["nonce"])
 
@@ -130,9 +151,9 @@ def _move_away(folder: str) -> None:
     shutil.rmtree(grave, ignore_errors=True)
 
 
-def _locked(service: str, found: dict[str, Any]) -> AgentError:
+def _locked(service: str, found: dict[str, Any]) -> Locked:
     why = " (%s)" % found["why"] if found.get("why") else ""
-    return AgentError(
+    return Locked(
         "locked",
         "%s holds the lock of %s since %s%s" % (found["who"], service, found["since"], why),
         hint="--lock-wait SECONDS waits for it, --break-lock REASON takes it; its last heartbeat was %d s ago"
@@ -152,7 +173,7 @@ def wait_free(service: str, seconds: float, session: Any) -> dict[str, Any] | No
     told = 0.0
     while True:
         found = holder(service)
-        if found is None or found["beat_seconds"] > TTL:
+        if found is None or not alive(found):
             return waited
         if time.monotonic() >= until:
             raise _locked(service, found)
@@ -172,8 +193,14 @@ def _wait(args: dict[str, Any], session: Any) -> dict[str, Any]:
     return {"waited_for": wait_free(args["service"], float(args["seconds"]), session)}
 
 
+def living(service: str) -> dict[str, Any] | None:
+    """Return who holds the lock, None also for a holder that is dead."""
+    found = holder(service)
+    return found if found is not None and alive(found) else None
+
+
 def _status(args: dict[str, Any], _session: Any) -> dict[str, Any]:
-    return {"lock": holder(args["service"])}
+    return {"lock": living(args["service"])}
 
 
 def _break(args: dict[str, Any], _session: Any) -> dict[str, Any]:

@@ -43,6 +43,13 @@ def keep(service: str, body: dict[str, Any]) -> int:
     return number
 
 
+def forget(service: str, launch: str) -> None:
+    """Remove the newest revision if it is that launch's: it was taken back before it ran."""
+    found = newest(service)
+    if found is not None and launch and found.get("launch") == launch:
+        files.forget(os.path.join(_folder(service), "%08d.json" % found["number"]))
+
+
 def newest(service: str) -> dict[str, Any] | None:
     """Return the newest readable revision, or None."""
     return next((r for r in everything(service)), None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from typing import Any, Sequence
+import time
+from typing import Any, Callable, Sequence
 
 from fleetctl.remote.agent import AgentError
 
@@ -47,9 +48,38 @@ def run(argv: Sequence[str], timeout: float = 20.0, **options: Any) -> Done:
     return Done(done.returncode, _text(done.stdout), _text(done.stderr))
 
 
+def insist(
+    argv: Sequence[str], alive: Callable[[], bool], every: float, timeout: float
+) -> Done | None:
+    """Run a program for as long as what it waits for lives; None when ``alive`` said no twice in a row."""
+    try:
+        process = subprocess.Popen(
+            list(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=ENV,
+        )  # fmt: skip
+    except OSError as error:
+        return Done(127, "", "%s: %s" % (argv[0], error.strerror))
+    end, dead = time.monotonic() + timeout, 0
+    while True:
+        try:
+            out, err = process.communicate(timeout=every)
+            return Done(process.returncode, _text(out), _text(err))
+        except subprocess.TimeoutExpired:
+            dead = 0 if alive() else dead + 1
+        if dead >= 2 or time.monotonic() >= end:
+            process.kill()
+            process.communicate()
+            late = "%s: no end after %g s" % (argv[0], timeout)
+            return None if dead >= 2 else Done(124, "", late)
+
+
 def must(argv: Sequence[str], reference: str, timeout: float = 20.0, hint: str = "") -> str:
     """Run a program and return its output; AgentError with that reference when it fails."""
-    done = run(argv, timeout)
+    return checked(run(argv, timeout), argv, reference, hint)
+
+
+def checked(done: Done, argv: Sequence[str], reference: str, hint: str = "") -> str:
+    """Return the output of a program that ended with 0; AgentError with that reference for any other."""
     if done.rc != 0:
         said = (done.err or done.out).strip().splitlines()
         raise AgentError(

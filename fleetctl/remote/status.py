@@ -129,7 +129,7 @@ def _short(launch: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _holder(service: str) -> dict[str, Any] | None:
-    found = lock.holder(service)
+    found = lock.living(service)
     return (
         None
         if found is None

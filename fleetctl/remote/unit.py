@@ -8,6 +8,9 @@ from typing import Any, Sequence
 from fleetctl.remote import records, shell
 from fleetctl.remote.agent import AgentError
 
+PING = 5.0  # seconds for a word of PID 1
+SILENT = 20.0  # … without which it hangs: a reload of very many units keeps it busy for some
+
 PROPERTIES = (
     "Id",
     "LoadState",
@@ -44,17 +47,38 @@ def show(unit: str, properties: Sequence[str] = PROPERTIES) -> dict[str, str]:
     return parse(done.out) if done.rc == 0 else {}
 
 
-def must_show(unit: str) -> dict[str, str]:
+def must_show(unit: str, properties: Sequence[str] = PROPERTIES) -> dict[str, str]:
     """Return the properties of a unit. AgentError ``systemd-silent`` when systemd does not answer."""
-    props = show(unit)
+    props = show(unit, properties)
     if not props and os.path.isdir("/run/systemd/system"):
-        raise AgentError(
-            "systemd-silent",
-            "systemctl show %s gave no answer" % unit,
-            where=unit,
-            hint="PID 1 or D-Bus hangs there: `systemctl` by hand says the same; a reboot may be needed",
-        )
+        raise silent("systemctl show %s" % unit, unit)
     return props
+
+
+def silent(asked: str, where: str = "") -> AgentError:
+    """Return the fault of a systemd that does not answer."""
+    return AgentError(
+        "systemd-silent",
+        "%s gave no answer" % asked,
+        where=where,
+        hint="PID 1 or D-Bus hangs there: `systemctl` by hand says the same; a reboot may be needed",
+    )
+
+
+def must(args: Sequence[str], reference: str, hint: str = "", timeout: float = 3600.0) -> str:
+    """Run systemctl for as long as systemd answers at all, and return its output.
+
+    AgentError: that reference when it says no, ``systemd-silent`` when PID 1 no longer answers.
+    """
+    argv = ("systemctl", "--no-ask-password", *args)
+    done = shell.insist(argv, _answers, PING, timeout)
+    if done is None:
+        raise silent(" ".join(argv), args[-1])
+    return shell.checked(done, argv, reference, hint)
+
+
+def _answers() -> bool:
+    return systemctl("show", "-p", "Version", timeout=PING).rc == 0
 
 
 def parse(text: str) -> dict[str, str]:
@@ -64,24 +88,19 @@ def parse(text: str) -> dict[str, str]:
 
 
 def reload_units() -> None:
-    """Make systemd read its unit files again. AgentError: daemon-reload-failed."""
-    shell.must(("systemctl", "daemon-reload"), "daemon-reload-failed", timeout=60.0)
+    """Make systemd read its unit files again. AgentError: daemon-reload-failed, systemd-silent."""
+    must(("daemon-reload",), "daemon-reload-failed")
 
 
 def start(unit: str, restart: bool = False) -> str:
-    """Start or restart a unit and return the new invocation's id. AgentError: start-failed."""
+    """Start or restart a unit and return the new invocation's id. AgentError: start-failed, systemd-silent."""
     verb = "restart" if restart else "start"
-    shell.must(
-        ("systemctl", "--no-ask-password", verb, "--", unit),
-        "start-failed",
-        timeout=3600.0,
-        hint="systemctl status %s says more" % unit,
-    )
+    must((verb, "--", unit), "start-failed", "systemctl status %s says more" % unit)
     return show(unit, ("InvocationID",)).get("InvocationID", "")
 
 
 def stop(unit: str, reason: str, by: str, timeout: float) -> dict[str, Any]:
-    """Stop a unit on purpose, writing the wish down first. AgentError: stop-failed.
+    """Stop a unit on purpose, writing the wish down first. AgentError: stop-failed, systemd-silent.
 
     SGLang ends even a clean stop with SIGKILL on itself, so systemd calls it failed: that is forgotten.
     """
@@ -89,7 +108,7 @@ def stop(unit: str, reason: str, by: str, timeout: float) -> dict[str, Any]:
     invocation = before.get("InvocationID", "")
     if invocation:
         records.ask_stop(unit, invocation, reason, by)
-    shell.must(("systemctl", "--no-ask-password", "stop", "--", unit), "stop-failed", timeout)
+    must(("stop", "--", unit), "stop-failed", timeout=timeout)
     reset_failed(unit)
     after = show(unit, ("ActiveState", "SubState", "Result"))
     return {
