@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 from fleetctl.cli.show import safe_line
@@ -21,6 +22,27 @@ _SURE = {
     Verdict.SUPPORTED: "supported, not proven",
     Verdict.HYPOTHESIS: "a hypothesis",
     Verdict.UNKNOWN: "unknown: this log does not hold the root",
+}
+_OPEN = re.compile(r"(?<![\w.])(?:[A-Z][A-Z]+|[NP])\b")
+_PUT_IN = {
+    "HOST": "the host of the server",
+    "P": "its profile",
+    "PROFILE": "its profile",
+    "N": "a number of your choice",
+    "SIZE": "a size such as 200G",
+    "UNIT": "its systemd unit",
+    "PID": "the process of each scheduler (pgrep -f sglang::scheduler)",
+    "MODEL": "the folder of the model",
+    "REPO": "the model's name on the hub",
+    "PATH": "the path that is meant",
+    "PORT": "the port that is meant",
+    "GPU": "the card's index or PCI id (nvidia-smi -L)",
+    "VERSION": "a release of SGLang, or of the package named",
+    "PACKAGE": "the package in the message above",
+    "URL": "the address of a mirror",
+    "ID": "the number of the incident (fleetctl incidents list)",
+    "ADAPTER": "the folder of the LoRA adapter",
+    "METHOD": "a quantization method that the checkpoint has",
 }
 _WIDTH = 100
 _SHOWN_CASCADES = 6
@@ -126,8 +148,17 @@ def _advice(triage: Triage) -> list[str]:
             subsequent_indent=" " * 11,
         )
         if advice.command:
-            lines.append(f"           $ {advice.command}")
-    return lines
+            lines.append(f"           $ {safe_line(advice.command)}")
+    return [*lines, *_legend([a.command for a in triage.advice if a.command])]
+
+
+def _legend(commands: list[str]) -> list[str]:
+    """Return what to put in for the words in capitals that no log tells."""
+    words = dict.fromkeys(w for c in commands for w in _OPEN.findall(c))
+    told = ", ".join(f"{word}: {_PUT_IN[word]}" for word in words if word in _PUT_IN)
+    if not told:
+        return []
+    return textwrap.wrap(told, _WIDTH, initial_indent="  put in   ", subsequent_indent=" " * 11)
 
 
 def _coverage(triage: Triage) -> list[str]:

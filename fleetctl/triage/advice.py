@@ -80,10 +80,14 @@ def for_xids(lines: Iterable[str]) -> tuple[Advice, ...]:
     said = dict.fromkeys(
         f"Xid {x.code} on {x.pci}: {table[x.code].meaning}" for x in found if x.code in table
     )
+    cards = {x.pci for x in found}
+    command = _COMMANDS.get(action)
+    if command is not None and len(cards) == 1:
+        command = command.replace("GPU", cards.pop())
     light = ("follow_message", "restart_unit")
     steps = [Advice("drain_host", "take the host out of service first", None, disruptive=True)]
     return (
         *(steps if action not in light else ()),
-        Advice(action, "; ".join(list(said)[:3]), _COMMANDS.get(action), disruptive=True),
+        Advice(action, "; ".join(list(said)[:3]), command, disruptive=True),
         Advice("inspect_hardware", "if it comes back on the same card after that"),
     )

@@ -12,7 +12,7 @@ from fleetctl.evidence.exceptions import Raised
 from fleetctl.evidence.record import UNIT, Evidence, Record
 from fleetctl.model.triage import Advice, Cascade, Coverage, Root, Triage, Verdict
 from fleetctl.remote import patch_marker
-from fleetctl.triage import advice, fingerprint, foreign, ranks, story
+from fleetctl.triage import advice, filling, fingerprint, foreign, ranks, story
 from fleetctl.triage.answer import Answer
 from fleetctl.triage.candidate import Candidate, said_by_client
 from fleetctl.triage.decide import decide
@@ -141,7 +141,7 @@ def _explained(
         signature=identity.signature,
         fingerprint=identity.fingerprint,
         entity=_entity(candidate),
-        advice=still_open(_advice(answer), markers),
+        advice=filling.filled(still_open(_advice(answer), markers), evidence, answer),
         captured=_captured(answer, markers) | told(evidence.patches),
         coverage=_coverage(evidence),
     )
