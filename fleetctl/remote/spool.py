@@ -5,6 +5,7 @@ Everything is bounded: seconds, megabytes, number of bundles. A bundle never tak
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -16,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable
 
 from fleetctl.remote import journal, patch_proof, places, procs, records, redact, shell, unit
+from fleetctl.remote import stacks as py_spy
 
 SCHEMA = "fleetctl.bundle/1"
 SECONDS = 20.0  # for everything together
@@ -198,6 +200,17 @@ def _processes(bundle: Bundle) -> str | None:
     return redact.redact("\n".join(rows) + "\n") if rows else None
 
 
+def _stacks(bundle: Bundle) -> str | None:
+    """Where each Python process of a hang stands, by py-spy where it is there and permitted."""
+    props = unit.show(bundle.unit, ("ControlGroup", "MainPID", "InvocationID"))
+    if props.get("InvocationID") != bundle.invocation:
+        return None
+    pids = procs.of_cgroup(props.get("ControlGroup", ""), int(props.get("MainPID") or 0))
+    text, wrong = py_spy.dump([p for p in pids if p != os.getpid()], bundle.left(10.0))
+    bundle.notes += [redact.redact(note) for note in wrong]
+    return redact.redact(text) if text else None
+
+
 SOURCES: tuple[tuple[str, Source], ...] = (
     ("journal.jsonl", _journal),
     ("unit.txt", _unit),
@@ -208,6 +221,7 @@ SOURCES: tuple[tuple[str, Source], ...] = (
     ("processes.txt", _processes),
     ("nvidia-smi.txt", _smi),
 )
+OF_A_HANG: tuple[tuple[str, Source], ...] = (("stacks.txt", _stacks),)
 
 
 # --- writing ---
@@ -240,13 +254,16 @@ def freeze(
     bundle = Bundle(service, unit_name, invocation, at)
     if bundle.room < 1 << 20:
         return {"error": "disk-full", "message": "no room for evidence on the disk of the spool"}
-    texts: dict[str, str] = {}
+    # What only a hang that still ran could tell is no longer to be had.
+    hung = hung or bool((there or {}).get("hung"))
+    texts = _told_by_hang(bundle.folder, there) if there else {}
     missing = []
     # Side by side: a restart waits for this, and so does whoever watches.
-    with ThreadPoolExecutor(max_workers=len(SOURCES)) as pool:
-        work = [(name, pool.submit(source, bundle)) for name, source in SOURCES]
+    sources = SOURCES + (OF_A_HANG if hung and "stacks.txt" not in texts else ())
+    with ThreadPoolExecutor(max_workers=len(sources)) as pool:
+        work = [(name, pool.submit(source, bundle)) for name, source in sources]
         for name, one in work:
-            text = one.result()
+            text = one.result() or texts.get(name)
             if text is None or len(text) > bundle.room - sum(map(len, texts.values())):
                 missing.append(name)
             else:
@@ -256,6 +273,16 @@ def freeze(
     _write(bundle.folder, texts, manifest)
     prune(service, keep=invocation)
     return manifest
+
+
+def _told_by_hang(folder: str, manifest: dict[str, Any]) -> dict[str, str]:
+    """Return the files of an earlier bundle that show where a hang stood."""
+    names = [n for n in ("processes.txt", "stacks.txt") if n in manifest.get("files", {})]
+    found = {}
+    for name in names if manifest.get("hung") else ():
+        with contextlib.suppress(OSError), open(os.path.join(folder, name), "rb") as file:
+            found[name] = file.read().decode("utf-8", "replace")
+    return found
 
 
 def _manifest(

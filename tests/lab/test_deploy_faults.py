@@ -282,6 +282,9 @@ def test_a_server_that_goes_silent_is_found_to_hang(ops: Operator, replay_host: 
     done = ops.deploy("lab-01", "tp8", "--stall", "8")
     assert (done.rc, done.result["state"]) == (1, "hung"), done.out[-1500:]
     assert done.result["incident"]
+    manifest = json.loads((Path(done.result["bundle"]) / "manifest.json").read_text())
+    assert "stacks.txt" in manifest["missing"], "these hosts have no py-spy"
+    assert any("py-spy" in note for note in manifest["notes"])
 
 
 def test_one_that_was_given_too_little_time_is_slow_and_no_incident(
