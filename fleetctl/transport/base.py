@@ -97,14 +97,16 @@ class Connection(Protocol):
 
 
 def exchange(
-    channel: Channel, stdin: bytes, end: float, on_output: OnOutput | None = None
+    channel: Channel, stdin: bytes | None, end: float, on_output: OnOutput | None = None
 ) -> Result:
     """Feed a command its input, read it to its end and return what it left.
 
+    ``stdin`` None: the channel feeds it by itself.
     ``end`` is on the monotonic clock; TimeoutError when it comes first (the channel stays open).
     """
     started = time.monotonic()
-    _feed(channel, stdin, _left(end))
+    if stdin is not None:
+        _feed(channel, stdin, _left(end))
     kept = bytearray()
     truncated = False
     while chunk := channel.recv(_left(end)):

@@ -118,7 +118,7 @@ def key_file(path: str) -> paramiko.PKey | str:
 def _load(path: str, passphrase: str | None) -> paramiko.PKey | str:
     try:
         secret: Any = passphrase.encode() if passphrase is not None else None
-        return paramiko.PKey.from_path(path, password=secret)
+        key = paramiko.PKey.from_path(path, password=secret)
     except FileNotFoundError:
         return "not there"
     except OSError as error:
@@ -129,6 +129,8 @@ def _load(path: str, passphrase: str | None) -> paramiko.PKey | str:
         return "locked" if passphrase is not None else _why(path, error)
     except paramiko.pkey.UnknownKeyType:
         return "a kind of key that is not known"
+    key.asbytes = functools.partial(bytes, key.asbytes())  # type: ignore[method-assign]  # each login asks
+    return key
 
 
 def _why(path: str, error: Exception) -> str:
@@ -144,6 +146,9 @@ def _certified(key: paramiko.PKey, certificates: tuple[str, ...]) -> Iterator[pa
     """Yield the key with each certificate that is for it, then bare, as ssh does."""
     if key.public_blob is not None:
         yield key
+    elif not certificates:
+        yield key
+        return
     bare = copy.copy(key)
     bare.public_blob = None
     for path in certificates:

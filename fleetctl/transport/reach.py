@@ -15,8 +15,9 @@ from fleetctl.model.fleet import Host
 from fleetctl.transport import faults
 from fleetctl.transport.deadline import Deadline
 from fleetctl.transport.lean import paramiko
+from fleetctl.transport.quick import CommandSocket, QuickSocket
 from fleetctl.transport.sshconfig import Settings, settings
-from fleetctl.transport.wire import CommandSocket, QuickSocket, Wire
+from fleetctl.transport.wire import Wire
 
 
 def stream(name: str, found: Settings, deadline: Deadline) -> Any:

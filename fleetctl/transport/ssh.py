@@ -6,19 +6,18 @@ import contextlib
 import shlex
 import threading
 import time
-from typing import Any
+from typing import Any, Self
 
 from fleetctl.errors import FleetError, UnreachableError
 from fleetctl.model.fleet import Host
 from fleetctl.transport import auth, faults, reach, trust
-from fleetctl.transport.base import STDERR_LIMIT, OnOutput, Result, exchange
+from fleetctl.transport.base import OnOutput, Result, exchange
 from fleetctl.transport.deadline import Deadline
 from fleetctl.transport.lean import paramiko
+from fleetctl.transport.session import PIECE
 from fleetctl.transport.sshconfig import Settings, settings
 from fleetctl.transport.wire import KEEPALIVE_SECONDS, Wire
 
-POLL_SECONDS = 0.1  # how often standard error is emptied while standard output is silent
-SEND_SIZE = 32 * 1024
 GRACE_SECONDS = 0.5
 STOP_SECONDS = 3.0
 HANDSHAKE_TRIES = 3
@@ -49,7 +48,7 @@ def log_in(host: Host, found: Settings, deadline: Deadline, *, ask: bool) -> Wir
     wire = handshake(host.name, found, deadline, key_types=trust.key_types(entries),
                      certificates=any(e.marker == "@cert-authority" for e in entries))  # fmt: skip
     try:
-        trust.check(host.name, found, entries, wire.get_remote_server_key())
+        trust.check(host.name, found, entries, wire.get_remote_server_key(), wire.shown)
         auth.authenticate(wire, host.name, found, deadline, ask=ask)
     except BaseException:
         wire.close()
@@ -105,30 +104,38 @@ def _not_agreed(name: str, error: Exception | None) -> UnreachableError:
 class SshChannel:
     """One command. Its shell's session is ended with it."""
 
-    def __init__(
-        self, connection: SshConnection, command: str, deadline: Deadline, *, no_input: bool = False
-    ) -> None:
+    def __init__(self, connection: SshConnection, command: str, stdin: bytes | None) -> None:
         self._connection = connection
         self._name = connection.host.name
-        self._errors = bytearray()
-        self._session: int | None = None
-        self._said = bytearray()  # of standard error, until its first line is whole
         try:
-            self._channel = connection.wire.open_session(timeout=deadline.left())
-            with connection.wire.together():
-                _start(self._channel, "exec sh -c " + shlex.quote(WRAP + command))
-                if no_input:
-                    self._channel.shutdown_write()
-        except paramiko.ChannelException as error:
+            self._session = connection.wire.start_session(
+                "exec sh -c " + shlex.quote(WRAP + command), stdin
+            )
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            raise faults.lost(self._name, str(error) or "the session ended") from error
+
+    @property
+    def taken(self) -> bool:
+        """Return whether the server answered to it."""
+        return self._session.answered.is_set()
+
+    def opened(self, deadline: Deadline) -> Self:
+        """Wait until the server took it. UnreachableError: it did not."""
+        if not self._session.answered.wait(deadline.left()):
+            self.drop()
+            raise faults.timed_out(self._name, deadline.seconds, "opening a session")
+        self._check()
+        if not self._connection.wire.is_active():
+            raise self._connection.ended()
+        return self
+
+    def _check(self) -> None:
+        error = self._session.refusal
+        if isinstance(error, paramiko.ChannelException):
             raise UnreachableError(
                 "session-refused", f"no more sessions: {error.text}", where=self._name,
                 hint="MaxSessions in its sshd_config limits them",
             ) from error  # fmt: skip
-        except (paramiko.SSHException, EOFError, OSError) as error:
-            if deadline.over():
-                raise faults.timed_out(self._name, deadline.seconds, "opening a session") from error
-            raise faults.lost(self._name, str(error) or "the session ended") from error
-        self._channel.settimeout(POLL_SECONDS)
 
     def send(self, data: bytes) -> None:
         """Write all of it to the command's standard input."""
@@ -136,103 +143,50 @@ class SshChannel:
         try:
             while sent < len(data):
                 with contextlib.suppress(TimeoutError):  # the window is full; a reader may share us
-                    sent += self._channel.send(data[sent : sent + SEND_SIZE])
+                    sent += self._session.send(data[sent : sent + PIECE])
         except (OSError, EOFError, paramiko.SSHException) as error:
             raise faults.lost(self._name, "the command took no more input") from error
 
     def recv(self, timeout: float) -> bytes:
         """Return output, b"" at its end."""
-        end = time.monotonic() + timeout
-        while True:
-            left = end - time.monotonic()
-            self._channel.settimeout(min(max(left, 0.001), POLL_SECONDS))
-            try:
-                chunk: bytes = self._channel.recv(65536)
-            except TimeoutError:
-                self._drain()
-                if left <= POLL_SECONDS:
-                    raise
-                continue
-            self._drain()
-            return chunk
-
-    def _drain(self) -> None:
-        """Take what standard error holds: an unread one would stop the command in the end."""
-        while self._channel.recv_stderr_ready() and (chunk := self._channel.recv_stderr(65536)):
-            self._take(chunk)
-
-    def _take(self, chunk: bytes) -> None:
-        if self._session is None:
-            self._said += chunk
-            first, newline, rest = bytes(self._said).partition(b"\n")
-            if not newline:
-                return
-            # A forced command or an rc file may speak before our shell does.
-            if first.isdigit():
-                self._session, chunk = int(first), rest
-            else:
-                self._session, chunk = 0, bytes(self._said)
-            self._said.clear()
-        self._errors += chunk[: STDERR_LIMIT - len(self._errors)]
+        self._session.settimeout(max(timeout, 0.001))
+        chunk: bytes = self._session.recv(65536)
+        return chunk
 
     def close_stdin(self) -> None:
         """Send the end of input."""
         with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
-            self._channel.shutdown_write()
+            self._session.shutdown_write()
 
-    def feed(self, data: bytes, timeout: float | None = None) -> None:
-        """Write all of its input and end it, what is small in one piece."""
-        if len(data) > SEND_SIZE:
-            self.send(data)
-            self.close_stdin()
-            return
-        if data:
-            self._await_window(timeout)
-        with self._connection.wire.together():
-            if data:
-                self.send(data)
-            self.close_stdin()
-
-    def _await_window(self, timeout: float | None) -> None:
-        """Wait until the command takes input: nothing must be held back while the other end is due."""
-        end = None if timeout is None else time.monotonic() + timeout
-        channel = self._channel
-        with channel.out_buffer_cv:
-            while not channel.out_window_size and not channel.closed:
-                channel.out_buffer_cv.wait(POLL_SECONDS)
-                if end is not None and time.monotonic() >= end:
-                    raise TimeoutError
+    def feed(self, data: bytes, timeout: float | None = None) -> None:  # noqa: ARG002  see exchange
+        """Write all of its input and end it."""
+        self.send(data)
+        self.close_stdin()
 
     def wait(self, timeout: float) -> int:
         """Return the exit status; a negative one when the session was lost."""
-        end = time.monotonic() + timeout
-        while not self._channel.status_event.wait(
-            min(POLL_SECONDS, max(end - time.monotonic(), 0))
-        ):
-            self._drain()
-            if time.monotonic() >= end:
-                raise TimeoutError
-        self._drain()
-        return int(self._channel.exit_status)
+        if not self._session.status_event.wait(timeout):
+            raise TimeoutError
+        self._check()
+        return int(self._session.exit_status)
 
     def stderr(self) -> bytes:
         """Return standard error so far."""
-        self._drain()
-        return bytes(self._errors)
+        return bytes(self._session.errors)
 
     def close(self) -> None:
         """End the input; what goes on for half a second after it gets SIGTERM, then SIGKILL."""
-        if not self._channel.closed:
+        if not self._session.closed:
             self.close_stdin()
-            with contextlib.suppress(TimeoutError):
-                self.wait(GRACE_SECONDS)
-        if not self._channel.status_event.is_set():
+            self._session.status_event.wait(GRACE_SECONDS)
+        if not self._session.status_event.is_set():
             self.stop()
         self.drop()
 
     def drop(self) -> None:
         """Give the channel up and leave the command alone."""
-        self._channel.close()
+        self._session.given_up = True
+        self._session.close()
         self._connection.forget(self)
 
     def leave(self) -> None:
@@ -242,21 +196,9 @@ class SshChannel:
 
     def stop(self) -> None:
         """Send every process of the command's session SIGTERM, and SIGKILL a second later."""
-        self._drain()
-        if self._session and self._connection.wire.is_active():
+        if self._session.leader and self._connection.wire.is_active():
             with contextlib.suppress(paramiko.SSHException, EOFError, OSError):
-                self._connection.stop_session(self._session)
-
-
-def _start(channel: paramiko.Channel, command: str) -> None:
-    """Ask for the command without waiting a round trip for the yes: a no closes the channel."""
-    message = paramiko.Message()
-    message.add_byte(paramiko.common.cMSG_CHANNEL_REQUEST)
-    message.add_int(channel.remote_chanid)
-    message.add_string("exec")
-    message.add_boolean(True)
-    message.add_string(command)
-    channel.get_transport()._send_user_message(message)  # type: ignore[attr-defined]
+                self._connection.stop_session(self._session.leader)
 
 
 class SshConnection:
@@ -279,9 +221,12 @@ class SshConnection:
         found = settings(self._host)
         return found.address, found.port, found.user
 
-    def open(self, command: str, timeout: float = 30.0, *, no_input: bool = False) -> SshChannel:
+    def open(self, command: str, timeout: float = 30.0) -> SshChannel:
         """Start a shell command line; ``timeout`` is seconds for the start."""
-        channel = SshChannel(self, command, Deadline(timeout), no_input=no_input)
+        return self._start(command, None).opened(Deadline(timeout))
+
+    def _start(self, command: str, stdin: bytes | None) -> SshChannel:
+        channel = SshChannel(self, command, stdin)
         self._open.add(channel)
         return channel
 
@@ -302,24 +247,33 @@ class SshConnection:
         RemoteError ``sudo-password`` where a ``sudo -n`` in front is refused.
         """
         end = time.monotonic() + timeout
-        channel = self.open(command, timeout, no_input=not stdin)
+        whole = len(stdin) <= PIECE
+        channel = self._start(command, stdin if whole else None)
         try:
-            result = exchange(channel, stdin, end, on_output)
+            if not whole:
+                channel.opened(Deadline(timeout))
+            result = exchange(channel, None if whole else stdin, end, on_output)
         except TimeoutError as error:
             channel.stop()
             channel.drop()
-            raise faults.command_timeout(self._host.name, timeout) from error
+            raise self._late(channel, timeout) from error
         except BaseException:
             channel.drop()
             raise
         channel.leave()
         if result.rc < 0:
-            raise self._ended()
+            raise self.ended()
         if command.startswith("sudo -n"):
             faults.check_sudo(result, self._host)
         return result
 
-    def _ended(self) -> FleetError:
+    def _late(self, channel: SshChannel, seconds: float) -> FleetError:
+        if channel.taken:
+            return faults.command_timeout(self._host.name, seconds)
+        return faults.timed_out(self._host.name, seconds, "opening a session")
+
+    def ended(self) -> FleetError:
+        """Return the fault of a session that is gone."""
         if self.wire.is_active():
             return UnreachableError(
                 "exec-refused", "the server closed the session without an exit status",
@@ -332,10 +286,9 @@ class SshConnection:
         script = STOP.replace("SID", str(session))
         if self._host.become == "sudo" and self._host.user != "root":
             script = f"sudo -n sh -c {shlex.quote(script)} || {{ {script}; }}"
-        channel = self.wire.open_session(timeout=STOP_SECONDS)
-        _start(channel, f"exec sh -c {shlex.quote(script)}")
-        channel.status_event.wait(STOP_SECONDS)
-        channel.close()
+        ending = self.wire.start_session(f"exec sh -c {shlex.quote(script)}", b"")
+        ending.status_event.wait(STOP_SECONDS)
+        ending.close()
 
     def close(self) -> None:
         """End the session, and what still runs in it."""

@@ -117,7 +117,7 @@ def _lookup(name: str) -> Settings:
     return Settings(
         address=str(get("hostname", name)),
         port=int(get("port", 22)),
-        user=str(get("user") or getpass.getuser()),
+        user=str(get("user") or _me()),
         keys=_keys(get("identityfile")),
         certificates=_paths(get("certificatefile")),
         only_these_keys=_yes(get("identitiesonly")),
@@ -134,6 +134,11 @@ def _lookup(name: str) -> Settings:
         kex=_list(get("kexalgorithms")),
         ciphers=_list(get("ciphers")),
     )
+
+
+@functools.cache
+def _me() -> str:
+    return getpass.getuser()
 
 
 @functools.cache

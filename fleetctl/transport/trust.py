@@ -29,12 +29,14 @@ def key_types(entries: Sequence[Entry]) -> list[str]:
     return [a for k in kinds for a in (RSA if k == "ssh-rsa" else (k,))]
 
 
-def check(name: str, settings: Settings, entries: Sequence[Entry], key: paramiko.PKey) -> None:
+def check(
+    name: str, settings: Settings, entries: Sequence[Entry], key: paramiko.PKey, shown: str
+) -> None:
     """Return when the key is the known one; else raise UnreachableError and say what was found.
 
+    ``shown`` is the key in base64, without a certificate around it.
     References: ``host-key-unknown``, ``host-key-changed``, ``host-key-revoked``.
     """
-    shown = key.get_base64()
     authority = _authority(key, settings)
     for entry in entries:
         if entry.marker == "@revoked" and entry.key in (shown, authority):

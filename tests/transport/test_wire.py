@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fleetctl.transport import connect
-from fleetctl.transport.wire import QuickSocket
+from fleetctl.transport.quick import QuickSocket
 
 Start = Callable[..., Any]
 
