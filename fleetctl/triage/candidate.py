@@ -16,6 +16,8 @@ from fleetctl.triage.units import EXCEPTION, Unit
 _MOST_OF_A_RULE = 256  # candidates; more of the same kind tell nothing new
 _LONGEST_CHAIN = 64
 
+# What reads a request or writes its answer, apart from the schedulers.
+_OF_REQUESTS = (".entrypoints.openai", "srt.function_call.")
 _CLIENTS = ("requests.", "httpx.", "aiohttp.")
 _BELOW_CLIENTS = ("urllib3.", "http.client.", "httpcore.", "anyio.", "socket.")
 _OF_CONNECTIONS = ("TimeoutError", "ConnectionRefusedError", "ConnectionResetError", "OSError")
@@ -111,7 +113,7 @@ def _of_web(frame: Frame) -> bool:
     """Return whether a frame is of a web framework, or a handler of SGLang's own routes."""
     if frame.module.startswith(("starlette", "uvicorn", "fastapi")):
         return True
-    if ".entrypoints.openai" in frame.module:
+    if any(part in frame.module for part in _OF_REQUESTS):
         return True
     name = frame.function.rsplit(".", 1)[-1]
     handler = name.endswith("_request") or name.startswith(("openai_", "v1_", "stream_"))

@@ -52,7 +52,7 @@ class Story:
         """Return whether somebody asked for the stop before anything died."""
         if self.asked_stop is not None:
             return self.asked_stop
-        return self.first("stop") < self.first("dead", "killed", "fatal-head")
+        return self.first("stop") <= self.first("dead", "killed", "fatal-head")
 
 
 def tell(
