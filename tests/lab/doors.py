@@ -24,6 +24,8 @@ STAND_IN = """#!/usr/bin/python3
 import os, re, sys, time
 
 FOLDER = "/var/tmp/doors"
+if "-c" not in sys.argv:  # a script of its own, such as a unit's collector
+    os.execv("/usr/bin/python3", ["/usr/bin/python3", *sys.argv[1:]])
 doors = []
 for name in sorted(os.listdir(FOLDER)):
     if name.endswith(".door"):

@@ -9,9 +9,9 @@ from fleetctl.lab.box import Box
 NEXT = "name: next\nextends: tp8\nflags: {max-running-requests: 64}\nenv: {NEXT: '1'}\n"
 LOOK = """\
 unit=sglang-$1.service
-grep -c 'max-running-requests 64' /etc/systemd/system/$unit
-grep -c NEXT= /etc/fleetctl/$1/environment
-tr '\\0' ' ' < /proc/$(systemctl show -p MainPID --value $unit)/cmdline | grep -c 'max-running-requests 64'
+cat /etc/systemd/system/$unit 2>/dev/null | grep -c 'max-running-requests 64'
+cat /etc/fleetctl/$1/environment 2>/dev/null | grep -c NEXT=
+cat /proc/$(systemctl show -p MainPID --value $unit)/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c 'max-running-requests 64'
 systemctl show -p InvocationID --value $unit
 """
 
@@ -33,6 +33,6 @@ class Seen:
 
 
 def look(box: Box, service: str) -> Seen:
-    """Look at the files and the process of a service that runs."""
+    """Look at the files and the process of a service; one that is not there is as old as can be."""
     unit_file, environment, process, invocation = box.console(LOOK, service).splitlines()
     return Seen(unit_file != "0", environment != "0", process != "0", invocation)

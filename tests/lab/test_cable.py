@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from fleetctl.lab.box import Box
 from tests.lab import doors
-from tests.lab.deploying import Operator, leftovers
-from tests.lab.launches import NEXT, look
+from tests.lab.deploying import Done, Operator, leftovers
+from tests.lab.launches import NEXT, Seen, look
 
 # Where the agent stands when the line fails: the door's expressions for a service.
 STEPS = {
@@ -22,7 +27,7 @@ STEPS = {
         r"^rename /etc/systemd/system/sglang-{0}\.service",
         r"^run systemctl .*daemon-reload",
     ),
-    "restart": (r"^run systemctl .*restart .*sglang-{0}\.service",),
+    "restart": (r"^run systemctl .*start .*sglang-{0}\.service",),
 }
 
 
@@ -34,23 +39,32 @@ class Bench:
         self.box = box
         self.line = line
 
-    def deploy(self, profile: str, *more: str) -> tuple[str, ...]:
-        return ("deploy", "lab-01", "-p", profile, "--yes", "--json", *more)
+
+def words(host: str, profile: str) -> tuple[str, ...]:
+    """The command line of a deploy."""
+    return ("deploy", host, "-p", profile, "--yes", "--json")
 
 
 @pytest.fixture(scope="module")
-def bench(_replay: Box, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """The shared host with an old launch that is ready; each test leaves an old or a new one behind."""
+def box(_replay: Box) -> Iterator[Box]:
+    """The shared host, with doors."""
     _replay.heal()
     _replay.clean()
     doors.build(_replay)
-    _replay.scenario("serves", speed=100)
+    _replay.scenario("founding", speed=100)
+    yield _replay
+    _replay.clean()
+
+
+@pytest.fixture(scope="module")
+def bench(box: Box, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """A host with an old launch that is ready; each test leaves the old one or a new one behind."""
     ops = Operator(tmp_path_factory.mktemp("cable"))
-    with doors.line(_replay, ops.folder) as (line, way):
-        ops.add(_replay, "lab-01", **way)
+    with doors.line(box, ops.folder) as (line, way):
+        ops.add(box, "lab-01", **way)
         ops.profile("next", NEXT)
         assert ops.deploy("lab-01", "tp8").rc == 0
-        yield Bench(ops, _replay, line)
+        yield Bench(ops, box, line)
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -66,12 +80,12 @@ def test_a_connection_is_reset(bench: Bench, step: str) -> None:
 
     failing = threading.Thread(target=fail)
     failing.start()
-    words = bench.deploy("next")
+    deploy = words("lab-01", "next")
     if step == "facts":  # nothing has begun: nobody comes back for it
-        done = bench.ops.run(*words)
+        done = bench.ops.run(*deploy)
         door.open()
     else:
-        done = bench.ops.until(words, lambda e: e.get("state") == "back", lambda _: door.open())
+        done = bench.ops.until(deploy, lambda e: e.get("state") == "back", lambda _: door.open())
     failing.join()
     after = look(bench.box, "main")
     if step == "restart":
@@ -84,3 +98,100 @@ def test_a_connection_is_reset(bench: Bench, step: str) -> None:
         if step != "facts":
             assert "the host has its old launch" in done.result["message"]
     assert leftovers(bench.box) == ""
+
+
+def test_a_connection_is_reset_while_the_evidence_comes(bench: Bench) -> None:
+    def reset(_: object) -> None:
+        bench.line.cut()
+        bench.line.mend()
+
+    failed = bench.ops.until(words("lab-01", "ep8-nvls"), lambda e: e["event"] == "failed", reset)
+    result = failed.result
+    assert (failed.rc, result["state"]) == (1, "failed-start"), failed.out
+    if result["incident"] is None:  # what did not come is told, and comes with the next command
+        assert "connection-lost" in result["evidence"]
+    collected = [
+        json.loads(x) for x in bench.ops.run("collect", "lab-01", "--json").out.splitlines()
+    ]
+    (mine,) = [c for c in collected if c["invocation_id"] == result["invocation_id"]]
+    assert mine["label"] == "cublas-capture"
+
+
+SILENT = ("connect", *STEPS, "watching")
+
+
+@dataclass(frozen=True)
+class End:
+    """How a deploy ended whose cable was out, and what its host has."""
+
+    done: Done
+    seen: Seen
+
+
+@pytest.fixture(scope="module")
+def cables(box: Box, tmp_path_factory: pytest.TempPathFactory) -> dict[str, End]:
+    """A first deploy for each step, all at the same time, each of a service of its own over its own cable.
+
+    The cable is out when the agent stands at the step, and back once the client says that it is lost.
+    """
+    box.clean()
+    ops = Operator(tmp_path_factory.mktemp("cables"))
+    with ThreadPoolExecutor(len(SILENT)) as pool, ExitStack() as lines:
+        made = []
+        for number, step in enumerate(SILENT):
+            service = step.replace(" ", "-")
+            line, way = lines.enter_context(doors.line(box, ops.folder))
+            ops.add(box, service, services={service: {"port": 30100 + number}}, **way)
+            made.append((step, service, line))
+        ops.profile("next", NEXT.replace("flags: {", "flags: {tp-size: 1, "))
+        ops.profile("slow", "name: slow\nextends: next\nenv: {REPLAY_SPEED: '4'}\n")
+        runs = {m[0]: pool.submit(without_cable, ops, box, *m) for m in made}
+        dones = {step: run.result() for step, run in runs.items()}
+    assert leftovers(box) == ""
+    return {step: End(dones[step], look(box, service)) for step, service, _ in made}
+
+
+@pytest.mark.parametrize("step", SILENT)
+def test_the_cable_is_out(cables: dict[str, End], step: str) -> None:
+    done, seen = cables[step].done, cables[step].seen
+    if step in ("connect", "facts"):
+        fault = "unreachable-timeout" if step == "connect" else "connection-lost"
+        assert (done.rc, done.result["error"], seen.word) == (4, fault, "old"), done.out
+    else:
+        assert (done.rc, done.result["state"], seen.word) == (0, "ready", "new"), done.out
+        assert done.result["invocation_id"] == seen.invocation
+        assert done.named("connection")[-1]["state"] == "back"
+
+
+def without_cable(ops: Operator, box: Box, step: str, service: str, line: doors.Line) -> Done:
+    """Deploy a service; its cable is out at that step, until the client knows."""
+    deploy = words(service, "next")
+    if step == "connect":
+        line.cable_out()
+        return ops.run(*deploy)
+    if step == "watching":
+        once = iter((line.cable_out,))
+
+        def lost(event: dict[str, Any]) -> bool:
+            if event["event"] == "phase":
+                for out in once:
+                    out()
+            return event.get("state") == "lost"
+
+        return ops.until(words(service, "slow"), lost, lambda _: line.mend())
+    door = doors.Door(box, f"silent-{service}", *(e.format(service) for e in STEPS[step]))
+
+    def fail() -> None:
+        door.wait()
+        line.cable_out()
+        door.open()
+
+    failing = threading.Thread(target=fail)
+    failing.start()
+    if step == "facts":
+        done = ops.run(*deploy)
+        line.mend()
+    else:
+        done = ops.until(deploy, lambda e: e.get("state") == "lost", lambda _: line.mend())
+    failing.join()
+    return done
