@@ -8,6 +8,7 @@ from typing import Any
 from fleetctl.apply import audit, standing
 from fleetctl.apply.session import Event, Session
 from fleetctl.apply.standing import StopWish
+from fleetctl.apply.waiting import Waiting
 from fleetctl.apply.wish import token
 from fleetctl.errors import RefusedError
 from fleetctl.fleet import hooks
@@ -79,7 +80,7 @@ def bring_back(session: Session, target: Target, tell: Tell, *, undrain: str) ->
             on_event=tell,
             timeout=300.0,
         )
-    outcome = standing.wait(target, session, tell, {})
-    event = outcome.to_event()
+    way = Waiting(target, session, tell, {})
+    event: dict[str, Any] = (way.look() or way.carry_out()).to_event()
     hooks.run(undrain, "undrain", target, str(event["state"]))
     return event
