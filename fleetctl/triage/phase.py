@@ -81,6 +81,7 @@ _MORE = tuple(
 )
 
 
+_CALLED_BY_A_BODY = 4
 _WORKER_PHASES = (Phase.WEIGHT_LOAD, Phase.KV_ALLOC, Phase.GRAPH_CAPTURE)
 
 
@@ -126,10 +127,20 @@ def _serving_loop(frames: Sequence[Frame]) -> bool:
 
 def of_import(raised: Raised) -> bool:
     """Return whether an exception broke an import: its innermost frames are module bodies."""
-    inner = [f for f in raised.frames if not f.module.startswith(("importlib", "frozen"))][-1:]
-    if not inner or inner[0].function != "<module>":
+    frames = [f for f in raised.frames if not f.module.startswith(("importlib", "frozen"))]
+    if not frames:
         return False
-    return len(raised.frames) > 1 or raised.name in ("ImportError", "ModuleNotFoundError")
+    if frames[-1].function == "<module>":
+        return len(raised.frames) > 1 or raised.name in ("ImportError", "ModuleNotFoundError")
+    return _in_a_package_body(frames)
+
+
+def _in_a_package_body(frames: Sequence[Frame]) -> bool:
+    """Return whether the last frames are what the body of another package than SGLang calls by itself."""
+    last = max((n for n, f in enumerate(frames) if f.function == "<module>"), default=0)
+    if not 0 < last >= len(frames) - _CALLED_BY_A_BODY or frames[last - 1].module == "runpy":
+        return False
+    return not any(f.module.startswith(("sglang", "vllm")) for f in frames[last:])
 
 
 def _marked(text: str) -> str | None:
