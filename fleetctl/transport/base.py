@@ -97,14 +97,19 @@ class Connection(Protocol):
 
 
 def exchange(
-    channel: Channel, stdin: bytes | None, end: float, on_output: OnOutput | None = None
+    channel: Channel,
+    stdin: bytes | None,
+    started: float,
+    timeout: float,
+    on_output: OnOutput | None = None,
 ) -> Result:
     """Feed a command its input, read it to its end and return what it left.
 
-    ``stdin`` None: the channel feeds it by itself.
-    ``end`` is on the monotonic clock; TimeoutError when it comes first (the channel stays open).
+    ``stdin`` None: the channel feeds it by itself. ``started`` is when it was asked for, on the monotonic
+    clock, and the ``timeout`` (seconds) counts from then.
+    TimeoutError when its time is over first (the channel stays open).
     """
-    started = time.monotonic()
+    end = started + timeout
     if stdin is not None:
         _feed(channel, stdin, _left(end))
     kept = bytearray()

@@ -127,9 +127,10 @@ class LocalConnection:
         on_output: OnOutput | None = None,
     ) -> Result:
         """Run a shell command line to its end."""
+        started = time.monotonic()
         channel = self.open(command)
         try:
-            result = exchange(channel, stdin, time.monotonic() + timeout, on_output)
+            result = exchange(channel, stdin, started, timeout, on_output)
         except TimeoutError as error:
             raise faults.command_timeout(self._host.name, timeout) from error
         finally:

@@ -246,13 +246,13 @@ class SshConnection:
         Raises UnreachableError ``command-timeout`` (its processes are ended), ``connection-lost``;
         RemoteError ``sudo-password`` where a ``sudo -n`` in front is refused.
         """
-        end = time.monotonic() + timeout
+        started = time.monotonic()
         whole = len(stdin) <= PIECE
         channel = self._start(command, stdin if whole else None)
         try:
             if not whole:
                 channel.opened(Deadline(timeout))
-            result = exchange(channel, None if whole else stdin, end, on_output)
+            result = exchange(channel, None if whole else stdin, started, timeout, on_output)
         except TimeoutError as error:
             channel.stop()
             channel.drop()

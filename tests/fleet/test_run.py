@@ -31,6 +31,16 @@ def put(destination: Path | str, data: bytes = b"new\n", mode: int = 0o644) -> P
     return Put(data, "unit.service", str(destination), mode)
 
 
+def whole_line(path: Path) -> str:
+    """Return the line that a command writes to a file, once it is there and whole."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        if path.exists() and (text := path.read_text()).endswith("\n"):
+            return text.strip()
+        time.sleep(0.02)
+    raise AssertionError(f"nothing was written to {path}")
+
+
 def test_output_errors_and_status_come_back(host: Host) -> None:
     outcome = Runner(Job("echo out; echo err >&2; exit 3"))(host)
     assert (outcome.rc, outcome.stdout, outcome.stderr) == (3, b"out\n", b"err\n")
@@ -128,7 +138,7 @@ def test_the_host_itself_ends_a_command_at_its_timeout(host: Host) -> None:
     assert outcome.error is not None
     assert outcome.error.reference == "command-timeout"
     assert outcome.error.exit_code == 6
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 120  # of the 300 that it wanted to sleep
 
 
 @pytest.mark.parametrize("status", [124, 137])
@@ -151,14 +161,11 @@ def test_stopping_ends_what_runs_on_the_host(host: Host, tmp_path: Path) -> None
     runner = Runner(Job(f"echo $$ > {tmp_path}/pid; sleep 300; :"))
     thread = threading.Thread(target=runner, args=(host,))
     thread.start()
-    end = time.monotonic() + 10
-    while not (tmp_path / "pid").exists() and time.monotonic() < end:
-        time.sleep(0.02)
-    time.sleep(0.1)
+    pid = whole_line(tmp_path / "pid")
+    assert Path(f"/proc/{pid}").exists()
     runner.stop()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
-    pid = (tmp_path / "pid").read_text().strip()
     assert not Path(f"/proc/{pid}").exists()
 
 
