@@ -80,6 +80,9 @@ def test_names_may_be_lists_and_patterns(sshd: Start, pattern: str) -> None:
     server = sshd()
     known = file_with(server, f"{pattern.format(port=server.port)} {server.public}")
     connect(server.host(known_hosts=known)).close()
+    assert server.logins() == 1
+    beside = file_with(server, f"{pattern.format(port=server.port)}x {server.public}")
+    assert reference(server.host(known_hosts=beside)) == "host-key-unknown"
 
 
 def test_a_negated_pattern_takes_a_name_out(sshd: Start) -> None:

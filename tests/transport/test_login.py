@@ -27,6 +27,11 @@ def key_pair(path: Path, passphrase: str = "", kind: str = "ed25519") -> Path:
     return path
 
 
+def fingerprint(key: Path) -> str:
+    """Return a key's fingerprint as sshd writes it to its log."""
+    return hostkeys.fingerprint(key.with_suffix(".pub").read_text().split()[1])
+
+
 def allow(server: Any, *public: Path) -> None:
     (server.folder / "authorized_keys").write_text("".join(p.read_text() for p in public))
 
@@ -91,6 +96,7 @@ def test_every_kind_of_key_logs_in(sshd: Start, tmp_path: Path, kind: str) -> No
     key = key_pair(tmp_path / kind, kind=kind)
     allow(server, key.with_suffix(".pub"))
     connect(server.host(key=str(key))).close()
+    assert f"ssh2: {kind.upper()} {fingerprint(key)}" in server.log
 
 
 def test_a_missing_key_file_is_said(sshd: Start) -> None:
@@ -148,6 +154,8 @@ def test_the_agent_s_keys_log_in(sshd: Start, tmp_path: Path, agent: Callable[..
     with ThreadPoolExecutor(8) as pool:
         for made in list(pool.map(lambda _: connect(host, 20), range(8))):
             made.close()
+    assert server.log.count(f"ssh2: ED25519 {fingerprint(key)}") >= 8
+    assert server.logins() == 8
 
 
 def test_the_agent_opens_a_locked_key_without_a_question(
@@ -159,6 +167,7 @@ def test_the_agent_opens_a_locked_key_without_a_question(
     subprocess.run(["ssh-keygen", "-q", "-p", "-P", "", "-N", "word", "-f", str(key)], check=True)
     allow(server, key.with_suffix(".pub"))
     connect(server.host(key=str(key))).close()
+    assert server.logins() == 1
     assert person.asked == []
 
 
@@ -199,6 +208,8 @@ def test_a_certificate_of_the_person_logs_in(
         (tmp_path / "id-cert.pub").rename(moved)
         (own_home / ".ssh/config").write_text(f"Host *\n CertificateFile {moved}\n")
     connect(server.host(key=str(key))).close()
+    assert f"ED25519-CERT {fingerprint(key)} ID me" in server.log
+    assert f"CA ED25519 {fingerprint(authority)}" in server.log
 
 
 def test_ssh_config_says_where_and_who(sshd: Start, own_home: Path) -> None:
@@ -215,20 +226,28 @@ def test_ssh_config_says_where_and_who(sshd: Start, own_home: Path) -> None:
     made.close()
 
 
-def test_match_exec_is_run(sshd: Start, own_home: Path) -> None:
+def test_match_exec_is_run_and_its_status_decides(sshd: Start, own_home: Path) -> None:
     server = sshd()
     (own_home / ".ssh/config").write_text(
+        f'Match exec "echo %n >>{own_home}/asked; test %n = gpu-02"\n User nobody\n'
         f'Match exec "test %n = gpu-01"\n HostName 127.0.0.1\n Port {server.port}\n'
         f" User root\n IdentityFile {server.key}\n UserKnownHostsFile {server.trusted()}\n"
     )
-    connect(Host(name="gpu-01", address="gpu-01")).close()
+    made = connect(Host(name="gpu-01", address="gpu-01"))
+    assert made.exec("id -un").stdout == b"root\n"
+    made.close()
+    assert (own_home / "asked").read_text().startswith("gpu-01\n")
 
 
 def test_the_inventory_wins_over_ssh_config(sshd: Start, own_home: Path) -> None:
     server = sshd()
     (own_home / ".ssh/config").write_text("Host *\n User nobody\n Port 1\n ProxyJump nowhere\n")
     host = server.host(jump="bastion", via=server.host(name="bastion", jump="none"))
-    connect(host).close()
+    made = connect(host)
+    assert made.exec("id -un").stdout == b"root\n"
+    made.close()
+    assert server.logins() == 2  # the jump host's and the host's: here they are one machine
+    assert "nobody" not in server.log
 
 
 def test_an_ssh_config_that_cannot_be_read_is_a_configuration_fault(own_home: Path) -> None:
