@@ -26,8 +26,23 @@ def margin(texts: list[str]) -> str:
     for mark in ("> ", ">", "| ", BOX + " ", BOX):
         if sum(t.startswith(mark) for t in filled) >= 0.9 * len(filled):
             return mark
-    width = min(len(t) - len(t.lstrip(" ")) for t in filled)
-    return " " * width
+    return _common([t[: len(t) - len(t.lstrip(" \t"))] for t in filled])
+
+
+def _common(margins: list[str]) -> str:
+    """Return what all of them start with: the same for the first and the last in order."""
+    first, last = min(margins), max(margins)
+    same = next((n for n, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), None)
+    return first if same is None else first[:same]
+
+
+def double_spaced(texts: list[str]) -> bool:
+    """Return whether a viewer put an empty line after nearly every line."""
+    filled = sum(1 for t in texts if t.strip())
+    if filled < 8 or filled > 0.6 * len(texts):
+        return False
+    together = sum(1 for a, b in pairwise(texts) if a.strip() and b.strip())
+    return together <= 0.1 * filled
 
 
 def without(text: str, mark: str) -> str:

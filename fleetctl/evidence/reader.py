@@ -177,6 +177,13 @@ def _text_records(data: bytes, first_line: int, evidence: Evidence) -> list[Reco
 
 def _laid_out(rows: list[tuple[int, str, str]]) -> list[Record]:
     """Return records without the margin and the breaks that a viewer or a terminal added."""
+    if layout.double_spaced([text for _, text, _ in rows]):
+        above = ["", *(text for _, text, _ in rows)]
+        rows = [
+            row
+            for row, before in zip(rows, above, strict=False)
+            if row[1].strip() or not before.strip()
+        ]
     mark = layout.margin([text for _, text, _ in rows])
     texts = [layout.without(text, mark) for _, text, _ in rows] if mark else [t for _, t, _ in rows]
     limit = layout.width(texts)

@@ -86,6 +86,9 @@ class Parser:
         bare = text.strip()
         if HEADER in text:
             return self._header(index, record, text)
+        if bare.startswith("```"):
+            self._close()
+            return 1
         for sentence, link in messages.LINKS.items():
             if sentence in text:
                 return self._link(index, link)
@@ -171,7 +174,9 @@ class Parser:
         text = above.text.strip()
         if index in self._found.consumed or not text or len(text) > 300:
             return None
-        said = "ailed" in text and (not text.endswith(".") or text.endswith("nitialization failed."))
+        said = "ailed" in text and (
+            not text.endswith(".") or text.endswith("nitialization failed.")
+        )
         if not (text.endswith(":") or "xception" in text or "rror" in text or said):
             return None
         self._found.consumed.add(index)

@@ -122,6 +122,17 @@ def spoiled(text: str) -> bytes:
     return b"\xff\xfe\x80 caf\xe9\x00\n" + b"x" * 120_000 + b"\n" + text.encode()
 
 
+def issue(text: str) -> bytes:
+    """A bug report around the log: headings, fences, the command, and versions below it."""
+    above = "### Describe the bug\n\nAfter some hours the server crashed:\n\n```bash\n"
+    below = (
+        "\n```\n\n### Reproduction\n\npython3 -m sglang.launch_server --model-path /m --tp 8\n\n"
+        "### Environment\n\nPython: 3.12.12 (main, Oct 10 2025) [GCC 11.4.0]\nCUDA available: True\n"
+        "NVCC: Cuda compilation tools, release 12.9, V12.9.86\nsglang: 0.5.6\n\nLegend:\n\n  X    = Self\n"
+    )
+    return (above + text + below).encode()
+
+
 TEXT_FORMS: dict[str, Callable[[str], bytes]] = {
     "journal-short": _lines("Nov {day} {clock} gpu1 python3[4242]: {line}"),
     "journal-short-precise": _lines("Nov {day} {clock}.{us} gpu1 python3[4242]: {line}"),
@@ -144,6 +155,9 @@ TEXT_FORMS: dict[str, Callable[[str], bytes]] = {
     "coloured": coloured,
     "bars": bars,
     "no-indent": no_indent,
+    "issue": issue,
+    "tabs": lambda text: "\n".join(f"\t{line}" for line in text.split("\n")).encode(),
+    "double-spaced": lambda text: text.replace("\n", "\n\n").encode(),
     "spoiled": spoiled,
     "utf-16": lambda text: text.encode("utf-16"),
 }
