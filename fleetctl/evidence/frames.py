@@ -22,7 +22,7 @@ IN_APP = frozenset(
     )
 )
 _PYTHON = re.compile(
-    r'File "(?P<file>[^"\n]{1,600})", line (?P<line>\d{1,9})(?:,? in (?P<function>.{1,200}))?'
+    r'File ["“](?P<file>[^"“”\n]{1,600})["”], line (?P<line>\d{1,9})(?:,? in (?P<function>.{1,200}))?'
 )
 _CPP = re.compile(
     r"(?:#\d{1,3}|frame #\d{1,3}:?) (?P<function>.{1,2000}?)(?: \+ 0x[0-9a-f]{1,16})?"

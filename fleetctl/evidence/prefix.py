@@ -13,7 +13,7 @@ from fleetctl.evidence.clocktext import seconds
 from fleetctl.evidence.record import APP, KERNEL, SYSTEMD, Record
 
 _RANKS = re.compile(r"\b(?:[A-Z][A-Z0-9]*_)*(?:TP|DP|PP|EP|CP|SP|DCP|PCP)\d+\b")
-_NAMED_RANKS = re.compile(r"(?:^|_)((?:TP|DP|PP|EP|CP|DCP|PCP)\d+)(?=_|$)")
+_NAMED_RANKS = re.compile(r"(?:^|[_ ])((?:TP|DP|PP|EP|CP|DCP|PCP)\d+|rank=\d+)(?=[_, ]|$)")
 _LEVELS = "DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL"
 
 # ---- containers: who carried the line -------------------------------------------------------------
@@ -50,8 +50,8 @@ _GH = re.compile(
     re.DOTALL,
 )
 _RAY = re.compile(
-    r"\((?P<name>[\w.:<>-]{1,80}),?(?: rank=\d{1,5},)? pid=(?P<pid>\d{1,10})(?:, ip=[\w.:]{1,60})?\)"
-    r" ?(?P<rest>.*)\Z",
+    r"\((?P<name>[\w.:<>-]{1,80}(?:,? (?:rank=\d{1,5},?|[A-Z]{2,4}\d{1,4})){0,4}) pid=(?P<pid>\d{1,10})"
+    r"(?:, ip=[\w.:]{1,60})?\) ?(?P<rest>.*)\Z",
     re.DOTALL,
 )
 _RAY_REPEAT = re.compile(r" \[repeated \d+x across cluster\].{0,200}\Z")
