@@ -1,4 +1,7 @@
-"""Forwards a port; each direction, and the way to the connection, takes a time. usage: PORT TARGET SECONDS."""
+"""Forwards a port; each direction, and the way to the connection, takes a time.
+
+usage: PORT [HOST:]TARGET SECONDS.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ import contextlib
 import socket
 import sys
 
-PORT, TARGET, DELAY = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+PORT, DELAY = int(sys.argv[1]), float(sys.argv[3])
+HOST, _, TARGET = sys.argv[2].rpartition(":")
 
 
 async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -43,7 +47,7 @@ def direct(writer: asyncio.StreamWriter) -> None:
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     direct(writer)
     await asyncio.sleep(DELAY)  # the client's SYN; what comes back is delayed below
-    far_reader, far_writer = await asyncio.open_connection("127.0.0.1", TARGET)
+    far_reader, far_writer = await asyncio.open_connection(HOST or "127.0.0.1", int(TARGET))
     direct(far_writer)
     await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import compileall
 import contextlib
 import importlib
 import os
@@ -12,6 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import fleetctl
 from tests.bench.harness import Report, machine
 
 
@@ -52,7 +54,9 @@ BENCHES: dict[str, Bench] = {
         "tests.bench.triage:bench", "1 GiB of log beside ripgrep; a small log beside bare imports"
     ),
     "logs": Bench("tests.bench.logs:bench", "fetching 20 MiB of log from 10 hosts"),
-    "bisect": Bench("tests.bench.bisect:bench", "the planner of bisect-flags beside other searches"),
+    "bisect": Bench(
+        "tests.bench.bisect:bench", "the planner of bisect-flags beside other searches"
+    ),
 }
 
 
@@ -88,6 +92,8 @@ def main() -> int:
     if said.first:
         _go_first()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers are stopped
+    # As an installation has it, and all peers: pip compiles, a checkout may be told not to (python(1), -B).
+    compileall.compile_dir(str(Path(fleetctl.__file__).parent), quiet=1)
     print(" ".join(f"{k}={v}" for k, v in machine().items()), flush=True)
     missed = 0
     for name in said.names or BENCHES:

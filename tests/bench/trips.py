@@ -1,4 +1,4 @@
-"""Round trips: a proxy delays each direction; (wall with delay - wall without) / round-trip time."""
+"""Round trips: a proxy delays each direction; (seconds with delay - seconds without) / round-trip time."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tests.bench.sshd_fleet import Fleet, fleet
 
 ROUND_TRIP = 0.3  # seconds: large beside what a busy machine adds
 LIMIT = 7.5
+DEPLOY_LIMIT = 12
 PROXY = str(Path(__file__).parent / "delay_proxy.py")
 
 
@@ -53,7 +54,31 @@ def bench(options: Options) -> Report:
         why="" if "fleetctl" in trips else "failed",
     )
     report.data["trips"] = trips
+    _deploy(report, options)
     return report
+
+
+def _deploy(report: Report, options: Options) -> None:
+    """Measure a deploy on a systemd host, to the restart and to its end."""
+    from fleetctl.lab import needs
+
+    text = "round trips of a deploy, start of the command → ready"
+    if why := needs.why_not():
+        report.goal(text, DEPLOY_LIMIT, None, why=why)
+        return
+    from tests.bench import deploy_trips
+
+    walls = {
+        delay: deploy_trips.seconds(delay, 2 if options.quick else max(options.rounds, 3))
+        for delay in (0.0, ROUND_TRIP / 2)
+    }
+    near, far = walls[0.0], walls[ROUND_TRIP / 2]
+    found = {to: (far[to] - near[to]) / ROUND_TRIP for to in near}
+    rows = [[to, found[to], near[to], far[to]] for to in found]
+    head = ["to", "round trips", "wall s", "wall s at 300 ms"]
+    report.table("deploy, best runs", head, rows)
+    report.goal(text, DEPLOY_LIMIT, found["ready"])
+    report.data["deploy"] = found
 
 
 def _once(made: Fleet, name: str) -> Sample:
@@ -64,12 +89,17 @@ def _once(made: Fleet, name: str) -> Sample:
     )
 
 
+def free_port() -> str:
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
 @contextlib.contextmanager
 def _behind_proxy(made: Fleet, delay: float) -> Iterator[None]:
     """Put a delaying proxy where every client looks for the host."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = free_port()
     here = str(made.port("h001"))
     files = [
         made.folder / n
@@ -85,16 +115,24 @@ def _behind_proxy(made: Fleet, delay: float) -> Iterator[None]:
     before = {f: f.read_text() for f in files}
     for file, text in before.items():
         file.write_text(text.replace(here, port))
-    argv = [sys.executable, PROXY, port, here, str(delay)]
-    process = subprocess.Popen(argv)
+    try:
+        with forwarded(port, here, delay):
+            yield
+    finally:
+        for file, text in before.items():
+            file.write_text(text)
+
+
+@contextlib.contextmanager
+def forwarded(port: str, target: str, delay: float) -> Iterator[None]:
+    """Forward a port to ``[host:]port``, each direction that many seconds later."""
+    process = subprocess.Popen([sys.executable, PROXY, port, target, str(delay)])
     try:
         _wait(int(port))
         yield
     finally:
         process.terminate()
         process.wait()
-        for file, text in before.items():
-            file.write_text(text)
 
 
 def _wait(port: int) -> None:
