@@ -84,7 +84,7 @@ _GLOG = re.compile(
 )
 _UVICORN = re.compile(r"(?P<level>" + _LEVELS + r"): {1,8}(?P<rest>.*)\Z", re.DOTALL)
 _PYTHON = re.compile(
-    r"(?P<when>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,]\d{1,6})(?: - | \| | )"
+    r"(?P<when>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,]\d{1,6}(?:Z|[+-]\d\d:?\d\d)?)(?: - | \| | )"
     r"(?:(?P<site>[\w.:<>-]{1,120})(?: - | ))?"
     r"\[?(?P<level>" + _LEVELS + r")\]?(?: - | +\| |: | )(?P<rest>.*)\Z",
     re.DOTALL,
@@ -300,7 +300,8 @@ def cri_part(text: str) -> tuple[str, bool] | None:
 
 def looks_like_srun(texts: list[str]) -> bool:
     """Return whether nearly all lines start with a task number, as ``srun --label`` writes them."""
-    return len(texts) > 3 and sum(_SRUN.match(t) is not None for t in texts) > 0.9 * len(texts)
+    told = [t for t in texts if not t.startswith(("srun: ", "slurmstepd: "))]
+    return len(told) > 3 and sum(_SRUN.match(t) is not None for t in told) > 0.9 * len(told)
 
 
 srun = _ranked(_SRUN)

@@ -30,6 +30,7 @@ _TEXTS = (
     "scheduler is dead",
     "terminated with ",
     "Fatal Python error",
+    "panicked at",
     "terminate called",
     "Segmentation fault",
     "Bus error",
