@@ -6,7 +6,8 @@ import contextlib
 import shlex
 import threading
 import time
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
 
 from fleetctl.errors import FleetError, UnreachableError
 from fleetctl.model.fleet import Host
@@ -17,6 +18,8 @@ from fleetctl.transport.lean import paramiko
 from fleetctl.transport.session import PIECE
 from fleetctl.transport.sshconfig import Settings, settings
 from fleetctl.transport.wire import KEEPALIVE_SECONDS, Wire
+
+T = TypeVar("T")
 
 GRACE_SECONDS = 0.5
 STOP_SECONDS = 3.0
@@ -121,12 +124,15 @@ class SshChannel:
 
     def opened(self, deadline: Deadline) -> Self:
         """Wait until the server took it. UnreachableError: it did not."""
-        if not self._session.answered.wait(deadline.left()):
+        try:
+            if not self._session.answered.wait(deadline.left()):
+                raise faults.timed_out(self._name, deadline.seconds, "opening a session")
+            self._check()
+            if not self._connection.wire.is_active():
+                raise self._connection.ended()
+        except UnreachableError:
             self.drop()
-            raise faults.timed_out(self._name, deadline.seconds, "opening a session")
-        self._check()
-        if not self._connection.wire.is_active():
-            raise self._connection.ended()
+            raise
         return self
 
     def _check(self) -> None:
@@ -223,7 +229,16 @@ class SshConnection:
 
     def open(self, command: str, timeout: float = 30.0) -> SshChannel:
         """Start a shell command line; ``timeout`` is seconds for the start."""
-        return self._start(command, None).opened(Deadline(timeout))
+        return self._twice(lambda: self._start(command, None).opened(Deadline(timeout)))
+
+    def _twice(self, start: Callable[[], T]) -> T:
+        """Ask again when refused: the server counts a session until it has dealt with its end."""
+        try:
+            return start()
+        except UnreachableError as error:
+            if error.reference != "session-refused":
+                raise
+            return start()
 
     def _start(self, command: str, stdin: bytes | None) -> SshChannel:
         channel = SshChannel(self, command, stdin)
@@ -246,6 +261,16 @@ class SshConnection:
         Raises UnreachableError ``command-timeout`` (its processes are ended), ``connection-lost``;
         RemoteError ``sudo-password`` where a ``sudo -n`` in front is refused.
         """
+        result = self._twice(lambda: self._exec(command, stdin, timeout, on_output))
+        if result.rc < 0:
+            raise self.ended()
+        if command.startswith("sudo -n"):
+            faults.check_sudo(result, self._host)
+        return result
+
+    def _exec(
+        self, command: str, stdin: bytes, timeout: float, on_output: OnOutput | None
+    ) -> Result:
         started = time.monotonic()
         whole = len(stdin) <= PIECE
         channel = self._start(command, stdin if whole else None)
@@ -261,10 +286,6 @@ class SshConnection:
             channel.drop()
             raise
         channel.leave()
-        if result.rc < 0:
-            raise self.ended()
-        if command.startswith("sudo -n"):
-            faults.check_sudo(result, self._host)
         return result
 
     def _late(self, channel: SshChannel, seconds: float) -> FleetError:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import paramiko
 import pytest
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from fleetctl.errors import UnreachableError
 from fleetctl.transport import connect
+from fleetctl.transport.packets import Packetizer
 from fleetctl.transport.quick import QuickSocket
 
 Start = Callable[..., Any]
@@ -76,6 +82,105 @@ def test_what_was_read_ahead_is_given_out_in_portions(
     assert [quick.recv(2), quick.recv(3), quick.recv(9)] == [b"ab", b"cde", b"f"]
 
 
+def test_what_nobody_waits_for_goes_in_front_of_the_next_piece(
+    pair: tuple[QuickSocket, socket.socket],
+) -> None:
+    quick, theirs = pair
+    with quick.together(later=True):
+        quick.send(b"1")
+        quick.send(b"2")
+    theirs.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        theirs.recv(10)
+    theirs.settimeout(5)
+    quick.send(b"3")
+    assert theirs.recv(10) == b"123"
+
+
+def test_a_read_looks_up_after_a_while_and_goes_on(
+    pair: tuple[QuickSocket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick, theirs = pair
+    monkeypatch.setattr("fleetctl.transport.quick.WAKE_SECONDS", 1)
+    quick.settimeout(0.1)
+    with pytest.raises(TimeoutError):
+        quick.recv(1)
+    theirs.sendall(b"a")
+    assert quick.recv(1) == b"a"
+
+
+@pytest.fixture
+def ciphered(
+    pair: tuple[QuickSocket, socket.socket],
+) -> tuple[Packetizer, Any]:
+    """Our reading end and paramiko's writing end, under AES-GCM."""
+    quick, theirs = pair
+    engine, iv = AESGCM(bytes(16)), bytes(11) + b"\xff"  # the counter carries at once
+    reader = Packetizer(quick)
+    writer: Any = paramiko.packet.Packetizer(theirs)
+    reader.set_inbound_cipher(engine, 16, None, 16, None, aead=True, iv_in=iv)
+    writer.set_outbound_cipher(engine, 16, None, 16, None, aead=True, iv_out=iv)
+    return reader, writer
+
+
+def message(text: bytes) -> paramiko.Message:
+    made = paramiko.Message()
+    made.add_byte(b"\x5e")
+    made.add_string(text)
+    return made
+
+
+def test_packets_are_read_as_paramiko_writes_them(
+    ciphered: tuple[Packetizer, Any],
+) -> None:
+    reader, writer = ciphered
+    texts = [b"", b"a", os.urandom(16), os.urandom(70_000)]
+    for text in texts:
+        writer.send_message(message(text))
+    read = [reader.read_message() for _ in texts]
+    assert [(kind, m.seqno, m.get_string()) for kind, m in read] == [
+        (0x5E, number, text) for number, text in enumerate(texts)
+    ]
+
+
+def test_a_packet_that_was_changed_is_never_handed_on(
+    ciphered: tuple[Packetizer, Any], pair: tuple[QuickSocket, socket.socket]
+) -> None:
+    reader, writer = ciphered
+    _, theirs = pair
+    kept = bytearray()
+    writer.write_all = kept.extend
+    writer.send_message(message(b"reboot"))
+    kept[9] ^= 1
+    theirs.sendall(kept)
+    with pytest.raises(InvalidTag):
+        reader.read_message()
+
+
+def test_a_length_that_no_server_sends_is_refused(
+    ciphered: tuple[Packetizer, Any], pair: tuple[QuickSocket, socket.socket]
+) -> None:
+    pair[1].sendall(b"\xff" * 64)
+    with pytest.raises(paramiko.SSHException, match="4294967295 bytes"):
+        ciphered[0].read_message()
+
+
+def test_new_keys_are_wanted_in_time_and_a_server_that_gives_none_is_left(
+    ciphered: tuple[Packetizer, Any],
+) -> None:
+    reader, writer = ciphered
+    reader.REKEY_BYTES, reader.REKEY_BYTES_OVERFLOW_MAX = 150, 200
+    for _ in range(6):
+        writer.send_message(message(b"x" * 60))
+    wanted = []
+    for _ in range(3):
+        reader.read_message()
+        wanted.append(reader.need_rekey())
+    assert wanted == [False, True, True]
+    with pytest.raises(paramiko.SSHException, match="ignoring"):
+        reader.read_message()
+
+
 def test_closing_wakes_a_reader_up(pair: tuple[QuickSocket, socket.socket]) -> None:
     quick, _ = pair
 
@@ -88,6 +193,21 @@ def test_closing_wakes_a_reader_up(pair: tuple[QuickSocket, socket.socket]) -> N
     quick.close()
     reader.join(5)
     assert not reader.is_alive()
+
+
+def test_a_session_that_the_server_refuses_is_told_and_the_connection_stays(sshd: Start) -> None:
+    made: Any = connect(sshd("MaxSessions 1").host())
+    channel = made.open("read line; echo got $line")
+    for ask in (made.exec, made.open):
+        with pytest.raises(UnreachableError) as caught:
+            ask("true")
+        assert caught.value.reference == "session-refused"
+    channel.send(b"it\n")
+    assert channel.recv(10) == b"got it\n"
+    channel.close()
+    for _ in range(5):
+        assert made.exec("echo one at a time").stdout == b"one at a time\n"
+    made.close()
 
 
 @pytest.mark.parametrize("side", ["ours", "theirs"])
