@@ -10,7 +10,9 @@ from typing import Any
 from fleetctl.apply import evidence
 from fleetctl.apply.session import Session
 from fleetctl.errors import FleetError, UsageError
+from fleetctl.model.facts import PatchNote
 from fleetctl.model.fleet import Target
+from fleetctl.patching import active
 
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)(s|min|m|h|d|w)")
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -41,11 +43,13 @@ def collect(
     since: float,
     invocation: str | None,
     found: Callable[[dict[str, Any]], None],
+    patched: Callable[[str, tuple[PatchNote, ...]], None] = lambda _, __: None,
 ) -> list[dict[str, Any]]:
     """Fetch, triage and record every failed invocation of these services of one host.
 
-    ``found`` is told each as it comes. What was recorded before is known again by its id: a second
-    run adds nothing. Raises FleetError when the host cannot be asked.
+    ``found`` is told each as it comes, ``patched`` the patches that each service has. What was recorded
+    before is known again by its id: a second run adds nothing. Raises FleetError when the host cannot be
+    asked.
     """
     args = {
         "services": [[t.service.name, t.service.unit] for t in targets],
@@ -53,6 +57,9 @@ def collect(
         "invocation": invocation,
     }
     swept = session.call("collect.sweep", args, timeout=SWEEP_SECONDS)
+    for target in targets:
+        notes = (swept.get("patch_notes") or {}).get(target.service.name) or ()
+        patched(str(target), active.notes_of({"patch_notes": notes}))
     lines = []
     for manifest in swept["bundles"]:
         line = _one(session, manifest)

@@ -128,7 +128,7 @@ class Deployment:
             self.session.call,
             self.target,
             self.wish.patches,
-            facts.patches,
+            facts.patch_notes,
             self._patcher(),
             version,
         )

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from fleetctl.cli import app as root
-from fleetctl.cli import complete, show
+from fleetctl.cli import complete, patch_notes, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import Exit, FleetError, UsageError
+from fleetctl.model.facts import PatchNote
 from fleetctl.model.fleet import Target
 
 app = new_app()
@@ -57,14 +58,18 @@ def collect(
     def one(group: list[Target]) -> tuple[Exit, int]:
         try:
             session = hosts_.session(group[0])
-            lines = collecting.collect(session, group, start, invocation, found)
+            lines = collecting.collect(
+                session, group, start, invocation, found, lambda t, n: notes.append((t, n))
+            )
         except FleetError as error:
             root.report(error, as_json=as_json)
             return error.exit_code, 0
         return (Exit.NEGATIVE if any(line["incident"] for line in lines) else Exit.OK), len(lines)
 
+    notes: list[tuple[str, tuple[PatchNote, ...]]] = []
     with together.crew() as hosts_:
         ends = hosts_.each(one, list(by_host.values()))
+    patch_notes.tell(notes)
     nothing = not any(count for _, count in ends) and all(code == Exit.OK for code, _ in ends)
     if nothing and invocation:
         raise UsageError(

@@ -31,6 +31,7 @@ def logs(
     from fleetctl.apply import together
     from fleetctl.clock import rfc3339
     from fleetctl.config.site import load_site
+    from fleetctl.patching import active
 
     if lines != "all" and not lines.isdigit():
         raise UsageError("bad-value", f"--lines {lines}", hint="a number, or all")
@@ -40,6 +41,8 @@ def logs(
     target = targets[0]
 
     def take(event: dict[str, Any]) -> None:
+        if event["event"] == "patches":
+            active.warn(str(target), active.notes_of(event), show.note)
         for line in event.get("lines", ()):
             moment = datetime.fromtimestamp(line["at"], UTC)
             if as_json:
@@ -49,7 +52,10 @@ def logs(
                     f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z {line['by']}[{line['pid']}]: {line['text']}"
                 )
 
-    args = {"unit": target.service.unit, "invocation": invocation, "lines": lines}
+    service = target.service
+    args = {
+        "service": service.name, "unit": service.unit, "invocation": invocation, "lines": lines,
+    }  # fmt: skip
     with together.crew() as hosts:
         session = hosts.session(target)
         try:

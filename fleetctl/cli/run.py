@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fleetctl.cli import complete, show
+from fleetctl.cli import complete, patch_notes, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import Exit, FleetError, UsageError
 
 if TYPE_CHECKING:
     from fleetctl.fleet.run import Outcome, Runner
+    from fleetctl.model.facts import PatchNote
     from fleetctl.model.fleet import Host
 
 app = new_app()
@@ -95,6 +96,7 @@ def _show(
 
     awaited = Awaited(0 if as_json or printer else len(hosts), runner.doing)
     codes: list[int] = []
+    noted: list[tuple[str, tuple[PatchNote, ...]]] = []
     ready: list[Outcome] = []
     quiet = 0.0
     for item in answers:
@@ -109,6 +111,7 @@ def _show(
         quiet = 0.0
         outcome = _outcome(*item)
         codes.append(outcome.exit_code)
+        noted += [(f"{outcome.host}/{service}", (note,)) for service, note in outcome.patches]
         awaited.answered(outcome)
         if as_json:
             show.json_line(_json(outcome))
@@ -118,6 +121,7 @@ def _show(
             ready.append(outcome)
     awaited.clear()
     show_outcomes(ready, titles=len(hosts) > 1)
+    patch_notes.tell(noted)
     return codes
 
 
@@ -141,6 +145,16 @@ def _json(outcome: Outcome) -> dict[str, Any]:
         "seconds": round(outcome.seconds, 4),
         "truncated": outcome.truncated,
         "error": error.reference if error else None,
+        "patches": [
+            {
+                "service": s,
+                "name": n.name,
+                "by": n.by,
+                "expires_at": n.expires_at,
+                "expired": n.expired,
+            }
+            for s, n in outcome.patches
+        ],
     }
     if error:
         line |= {"message": error.message, "hint": error.hint, "context": list(error.context)}

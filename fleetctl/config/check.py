@@ -44,7 +44,7 @@ def salvage(model: type[M], document: Document) -> tuple[M | None, list[FleetErr
             return model.model_validate(value), faults
         except ValidationError as error:
             wrong: list[dict[str, Any]] = [dict(e) for e in error.errors(include_url=False)]
-        paths = [_real(document, tuple(e["loc"])) for e in wrong]
+        paths = [_left(_real(document, tuple(e["loc"])), gone) for e in wrong]
         # What contains a wrong value is wrong without it too: that is no fault of its own.
         held = {path[:end] for path in gone for end in range(len(path) + 1)}
         pairs = zip(wrong, paths, strict=True)
@@ -53,6 +53,13 @@ def salvage(model: type[M], document: Document) -> tuple[M | None, list[FleetErr
             return None, faults
         gone |= set(paths)
         value = _without(value, paths)
+
+
+def _left(path: Path_, gone: set[Path_]) -> Path_:
+    """Return a place that is still there: what needs a part that was taken away goes as a whole."""
+    while path in gone:
+        path = path[:-1]
+    return path
 
 
 def _without(value: Any, paths: Sequence[Path_]) -> Any:

@@ -143,9 +143,12 @@ def patches(look: Look) -> Iterator[Finding]:
     now = look.group("clock").get("now")
     for row in look.rows("patches"):
         late = bool(now and row.get("expires_at") and now > row["expires_at"])
-        message = f"the patch {row['name']} " + ("is past its time" if late else "is in force")
+        lost = row.get("orphaned")
+        state = "is past its time" if late else "is in force"
+        state = f"is orphaned: {lost[0]} changed since it was pushed" if lost else state
+        message = f"the patch {row['name']} {state}"
         fix = f"fleetctl patch revert {row['name']}"
-        severity = WARNING if late else INFO
+        severity = WARNING if late or lost else INFO
         yield Finding("patch-active", severity, message, f"pushed by {row.get('by')}", fix)
 
 

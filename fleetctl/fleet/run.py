@@ -6,6 +6,7 @@ renamed over it, so a reader finds the old or the new one, also when the line is
 
 from __future__ import annotations
 
+import re
 import shlex
 import threading
 import time
@@ -13,9 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleetctl.clock import SystemClock, rfc3339
 from fleetctl.errors import Exit, FleetError, RemoteError, UsageError
 from fleetctl.fleet.fanout import fan_out
+from fleetctl.model.facts import PatchNote
 from fleetctl.model.fleet import Host
+from fleetctl.remote import patch_store
 from fleetctl.transport import CONNECT_SECONDS, connect
 from fleetctl.transport.base import Connection, Result
 
@@ -24,6 +28,13 @@ SLACK_SECONDS = 10.0  # the host's own timeout goes off first, and says so by it
 PUT_FAILED = 73  # EX_CANTCREAT of sysexits.h
 WHOLE = b"whole"
 PUT_MARK = b"fleetctl-put: "
+NOTE_MARK = b"fleetctl-patch-note: "
+NOTES = (  # any login shell runs it; where no patch is applied it is one look at a folder
+    f'sh -c \'for f in {patch_store.PATCHES}/*/{patch_store.NOTICE}; do [ -f "$f" ] && '
+    f'while IFS= read -r l; do printf "%s\\t%s\\n" "{NOTE_MARK.decode()}$f" "$l" >&2; done <"$f"; '
+    "done; :'\n"
+)
+NOTE = re.compile(NOTE_MARK + rb"/[^\t\n]*/([^/\t\n]+)/[^/\t\n]+" + 4 * rb"\t([^\t\n]*)" + b"\n")
 TIMEOUT_STATUSES = (124, 137)  # of timeout(1), by TERM and by KILL
 
 
@@ -59,6 +70,7 @@ class Outcome:
     seconds: float
     error: FleetError | None = None
     truncated: bool = False
+    patches: tuple[tuple[str, PatchNote], ...] = ()  # (service, patch) that the host has
 
     @property
     def exit_code(self) -> int:
@@ -94,7 +106,7 @@ def command_text(words: Sequence[str]) -> str:
 
 def script(job: Job) -> str:
     """Return the shell text that stores the files and runs the command."""
-    text = "".join(map(_put_text, job.puts))
+    text = NOTES + "".join(map(_put_text, job.puts))
     command = job.command
     if job.timeout is not None:
         # Ends the command also when this end of the line is gone.
@@ -134,6 +146,20 @@ def _path(destination: str) -> str:
     return shlex.quote(destination)
 
 
+def noted(stderr: bytes) -> tuple[bytes, tuple[tuple[str, PatchNote], ...]]:
+    """Return what a command said, and the patches of its host, which came in front of that."""
+    start = stderr[:4096].find(NOTE_MARK)
+    if start < 0 or stderr[max(0, start - 1) : start] not in (b"", b"\n"):
+        return stderr, ()
+    found, at, now = [], start, rfc3339(SystemClock().now())
+    while match := NOTE.match(stderr, at):
+        service, name, rung, by, until = (part.decode(errors="replace") for part in match.groups())
+        note = PatchNote(name, rung=rung, by=by, expires_at=until, expired=until < now)
+        found.append((service, note))
+        at = match.end()
+    return stderr[:start] + stderr[at:], tuple(found)
+
+
 def record(job: Job, hosts: Sequence[Host]) -> None:
     """Note in the operator's audit log what is put and what is run as root, secrets redacted."""
     if not job.puts and not job.become:
@@ -170,8 +196,9 @@ class Runner:
             return Outcome(host.name, None, b"", b"", time.monotonic() - began, error)
         finally:
             self.doing.pop(host.name, None)
-        return Outcome(host.name, result.rc, result.stdout, result.stderr,
-                       time.monotonic() - began, truncated=result.truncated)  # fmt: skip
+        stderr, patches = noted(result.stderr)
+        return Outcome(host.name, result.rc, result.stdout, stderr, time.monotonic() - began,
+                       truncated=result.truncated, patches=patches)  # fmt: skip
 
     def _run(self, host: Host, ask: bool) -> Result:
         connection = connect(host, self.job.connect_timeout, ask=ask)

@@ -151,6 +151,8 @@ class PatchNote:
     by: str = ""
     expires_at: str = ""
     expired: bool = False
+    orphaned: tuple[str, ...] = ()  # its files that changed since: the package was upgraded
+    python: str = ""  # the interpreter whose package it is in
     problem: str = ""
 
 

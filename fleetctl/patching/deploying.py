@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fleetctl.errors import RefusedError
+from fleetctl.model.facts import PatchNote
 from fleetctl.model.fleet import Profile, Target
 from fleetctl.patching import catalog, hosts, snippets
 from fleetctl.patching.hosts import Call, Wish
@@ -50,19 +51,20 @@ def push_missing(
     call: Call,
     target: Target,
     patches: Sequence[Patch],
-    applied: Mapping[str, str],
+    applied: Sequence[PatchNote],
     wish: Wish,
     version: str,
 ) -> list[dict[str, Any]]:
-    """Push the patches that are not applied as they should be; return what changed.
+    """Push the patches that are not ``applied`` as they should be; return what changed.
 
     ``wish.python`` names the profile's interpreter: the unit may not be there yet. What one patch
     cannot do takes back those that this call has pushed. Raises the host's faults.
     """
     wanted = digests(patches, version, str(target))
+    there = {n.name: n.digest for n in applied if not n.orphaned and n.python == wish.python}
     done: list[dict[str, Any]] = []
     for patch in patches:
-        if applied.get(patch.name) == wanted[patch.name]:
+        if there.get(patch.name) == wanted[patch.name]:
             continue
         try:
             done.append(hosts.push(call, target, patch, wish, planned=True))

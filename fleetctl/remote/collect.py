@@ -14,7 +14,7 @@ import sys
 import tarfile
 from typing import Any
 
-from fleetctl.remote import host_down, journal, places, records, spool, unit
+from fleetctl.remote import host_down, journal, patch_store, places, records, spool, unit
 from fleetctl.remote.agent import AgentError
 
 FAILED = "d9b373ed55a64feb8242e02dbe79a49c"  # systemd's MESSAGE_ID of "Failed with result …"
@@ -106,7 +106,8 @@ def _sweep(args: dict[str, Any], session: Any) -> dict[str, Any]:
     wanted = [m for k, m in found.items() if m and "error" not in m and (not only or k == only)]
     wanted = [m for m in wanted if only or not m.get("asked_stop")]
     wanted = sorted((m for m in wanted if only or _when(m) >= since), key=_when)
-    return {"bundles": wanted, "boot_id": records.boot_id()}
+    notes = {service: patch_store.notes(service) for service, _ in args["services"]}
+    return {"bundles": wanted, "boot_id": records.boot_id(), "patch_notes": notes}
 
 
 def _freeze_named(service: str, unit_name: str, invocation: str) -> dict[str, Any]:

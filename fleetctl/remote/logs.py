@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fleetctl.remote import journal, places, redact, unit
+from fleetctl.remote import journal, patch_store, places, redact, unit
 from fleetctl.remote.agent import AgentError
 
 BATCH = 200
@@ -23,6 +23,13 @@ def _which(args: dict[str, Any]) -> str:
     return places.safe_name(invocation)
 
 
+def _patches(args: dict[str, Any], session: Any) -> None:
+    """Send first what the client should know of the service's patches."""
+    notes = patch_store.notes(args["service"]) if args.get("service") else []
+    if notes:
+        session.emit({"event": "patches", "patch_notes": notes})
+
+
 def _line(record: dict[str, Any]) -> dict[str, Any]:
     return {
         "at": int(record.get("__REALTIME_TIMESTAMP") or 0) / 1e6,
@@ -34,6 +41,7 @@ def _line(record: dict[str, Any]) -> dict[str, Any]:
 
 def _read(args: dict[str, Any], session: Any) -> dict[str, Any]:
     """Send the last lines in ``lines`` events."""
+    _patches(args, session)
     invocation = _which(args)
     batch: list[dict[str, Any]] = []
     count = 0
@@ -62,6 +70,7 @@ def _read(args: dict[str, Any], session: Any) -> dict[str, Any]:
 
 def _follow(args: dict[str, Any], session: Any) -> dict[str, Any]:
     """Send lines as they come, until the client goes away or the invocation has ended."""
+    _patches(args, session)
     invocation = _which(args)
     follower = journal.Follower(
         invocation,

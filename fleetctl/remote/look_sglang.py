@@ -95,7 +95,13 @@ def service(name: str, unit_name: str) -> dict[str, Any]:
 def patches(service_name: str) -> list[dict[str, Any]]:
     """Return the patches that a service has on this host, with their expiry."""
     state = patch_store.load(service_name) or {"patches": []}
-    return [{k: p.get(k) for k in ("name", "expires_at", "by")} for p in state["patches"]]
+    return [
+        {
+            "name": p["name"], "expires_at": p["expires_at"], "by": p["by"],
+            "orphaned": patch_store.changed(state, p),
+        }
+        for p in state["patches"]
+    ]  # fmt: skip
 
 
 def model(path: str | None) -> dict[str, Any] | None:

@@ -6,12 +6,7 @@ import contextlib
 import os
 from typing import Any
 
-from fleetctl.remote import files, patch_expiry, patch_store, unit
-
-
-def disk_hash(path: str) -> str | None:
-    """Return the hash of a file as it is on disk now, None when it is not there."""
-    return files.sha256(path)
+from fleetctl.remote import files, patch_drop_in, patch_expiry, patch_store, unit
 
 
 def move(old: dict[str, Any], new: dict[str, Any]) -> None:
@@ -23,7 +18,7 @@ def move(old: dict[str, Any], new: dict[str, Any]) -> None:
             patch_store.save(dict(old, pending={"files": edits}))
         step.stage()
         step.replace()
-        if patch_store.write_drop_in(new):
+        if patch_drop_in.write(new):
             unit.reload_units()
         patch_expiry.schedule(new)
         patch_store.save(new)
@@ -33,16 +28,19 @@ def move(old: dict[str, Any], new: dict[str, Any]) -> None:
         raise
     step.finish()
     patch_store.clean(new)
+    patch_drop_in.forget(new)
 
 
 def _edits(old: dict[str, Any], new: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the files that must change on disk: from which hash to which."""
     found = {}
     for path in sorted(set(old["files"]) | set(new["files"])):
-        after = new["files"].get(path)
-        entry = after or old["files"][path]
-        target, now = entry["current" if after else "pristine"], disk_hash(path)
-        if entry["rung"] == "edit" and now is not None and now != target:
+        before, after = old["files"].get(path), new["files"].get(path)
+        entry = after or before
+        edited = after is not None and after["rung"] == "edit"
+        target, now = entry["current" if edited else "pristine"], patch_store.disk_hash(path)
+        ours = edited or (before is not None and before["rung"] == "edit")
+        if ours and now is not None and now != target:
             found[path] = {
                 "old": now,
                 "new": target,
@@ -55,12 +53,13 @@ def _edits(old: dict[str, Any], new: dict[str, Any]) -> dict[str, dict[str, Any]
 def _put_back(old: dict[str, Any]) -> None:
     """After a failure: the drop-in and the state as they were, as far as the host lets us."""
     with contextlib.suppress(Exception):  # the first fault is told; recover() finishes the rest
-        if patch_store.write_drop_in(old):
+        if patch_drop_in.write(old):
             unit.reload_units()
         patch_expiry.schedule(old)
         if os.path.exists(os.path.join(patch_store.folder(old["service"]), "state.json")):
             patch_store.save(old)
         patch_store.clean(old)
+        patch_drop_in.forget(old)
 
 
 class _Step:
@@ -126,13 +125,13 @@ def recover(state: dict[str, Any]) -> list[str]:
         base, name = os.path.split(path)
         for leftover in _leftovers(base, name):
             os.unlink(os.path.join(base, leftover))
-        if disk_hash(path) == edit["new"]:
+        if patch_store.disk_hash(path) == edit["new"]:
             data = patch_store.read(patch_store.kept(state["service"], edit["old"]))
             owner = (edit["owner"][0], edit["owner"][1])
             patch_store.put(path, data, edit["mode"], owner)
             patch_store.forget_bytecode(path)
             restored.append(path)
-    if patch_store.write_drop_in(state):
+    if patch_drop_in.write(state):
         unit.reload_units()
     patch_store.save(state)
     patch_store.remember(state["service"], {"event": "recovered", "files": restored})

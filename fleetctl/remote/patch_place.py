@@ -10,13 +10,13 @@ from fleetctl.remote.agent import AgentError
 
 
 def place(
-    new: dict[str, Any], patch: dict[str, Any], args: dict[str, Any], root: str
+    state: dict[str, Any], patch: dict[str, Any], args: dict[str, Any], root: str
 ) -> dict[str, tuple[bytes, dict[str, Any]]]:
     """Return each file of the patch with its pristine bytes and the patch's work in it."""
     service = args["service"]
     tree = _Pristine(root, {
         p: patch_store.kept(service, e["pristine"])
-        for p, e in new["files"].items() if e["rung"] == "edit"
+        for p, e in state["files"].items() if e["rung"] == "edit"
     })  # fmt: skip
     places = patch_files.locate(tree, patch)
     if places.missing:

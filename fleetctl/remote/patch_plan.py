@@ -8,7 +8,7 @@ import stat
 import zlib
 from typing import Any
 
-from fleetctl.remote import patch_change, patch_resolve, patch_store
+from fleetctl.remote import patch_resolve, patch_store
 from fleetctl.remote.agent import AgentError
 
 REFUSED = 7  # exit code of the command line
@@ -176,7 +176,7 @@ def require_ours(state: dict[str, Any], path: str) -> None:
     """Raise AgentError ``orphaned`` when a file is neither the original nor what we made of it."""
     entry = state["files"][path]
     ours = {entry["pristine"]} | ({entry["current"]} if entry["rung"] == "edit" else set())
-    if patch_change.disk_hash(path) not in ours:
+    if patch_store.disk_hash(path) not in ours:
         raise orphaned(state["service"], path, entry)
 
 

@@ -57,7 +57,7 @@ def judge_record(state: dict[str, Any], record: dict[str, Any]) -> dict[str, Any
     running = processes(unit.group, unit.main_pid) if unit.alive else []
     said = markers(unit.invocation, [record["name"]])
     seen = {p["pid"]: _sees(p["pid"], state, record) for p in ranks_of(running)}
-    verdict, why = judge(record, running, said, seen, _changed(state, record))
+    verdict, why = judge(record, running, said, seen, patch_store.changed(state, record))
     return describe(state, record, verdict, why, said, unit.invocation)
 
 
@@ -131,17 +131,6 @@ def _hash_of(path: str) -> str | None:
         return patch_store.sha(patch_store.read(path))
     except OSError:
         return None
-
-
-def _changed(state: dict[str, Any], record: dict[str, Any]) -> list[str]:
-    """Return the files that are no longer what the push left on disk."""
-    found = []
-    for path in record["files"]:
-        entry = state["files"][path]
-        wanted = entry["current"] if entry["rung"] == "edit" else entry["pristine"]
-        if _hash_of(path) != wanted:
-            found.append(path)
-    return found
 
 
 def describe(

@@ -24,10 +24,8 @@ SCHEMA = "fleetctl.patch-state/1"
 PATCHES = places.STATE + "/patches"
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\Z")
 UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,200}\.service\Z")
-PATH = re.compile(r"/[A-Za-z0-9_./+@=,~-]+\Z")  # what needs no quoting in a unit file
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 DROP_IN = "50-fleetctl-patches.conf"
-NOTHING = "/dev/null"
+NOTICE = "notice"
 
 
 def sha(data: bytes) -> str:
@@ -129,6 +127,21 @@ def save(state: dict[str, Any]) -> None:
     os.makedirs(base, mode=0o755, exist_ok=True)
     data = json.dumps(state, indent=1, sort_keys=True).encode("utf-8") + b"\n"
     put(os.path.join(base, "state.json"), data, 0o644)
+    _notice(base, state)
+
+
+def _notice(base: str, state: dict[str, Any]) -> None:
+    """Write what a shell can read out to a command that has no agent: name, rung, by, until when."""
+    path = os.path.join(base, NOTICE)
+    rows = [(p["name"], p["rung"], p["by"], stamp(p["expires_at"])) for p in state["patches"]]
+    text = "".join("\t".join(" ".join(str(v).split()) for v in row) + "\n" for row in rows)
+    with contextlib.suppress(OSError):  # the state itself is written
+        if text:
+            with open(path + ".new", "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(path + ".new", path)
+        elif os.path.exists(path):
+            os.unlink(path)
 
 
 def services() -> list[str]:
@@ -159,13 +172,35 @@ def notes(service: str) -> list[dict[str, Any]]:
         state = load(service)
     except AgentError as error:
         return [{"name": "?", "problem": error.fields["message"]}]
+    if state is None:
+        return []
     return [
         {
             "name": p["name"], "digest": p["digest"], "rung": p["rung"], "by": p["by"],
-            "expires_at": stamp(p["expires_at"]), "expired": time.time() > p["expires_at"], "problem": "",
+            "expires_at": stamp(p["expires_at"]), "expired": time.time() > p["expires_at"],
+            "orphaned": changed(state, p), "python": p["interpreter"], "problem": "",
         }
-        for p in (state or {}).get("patches", [])
+        for p in state["patches"]
     ]  # fmt: skip
+
+
+def changed(state: dict[str, Any], record: dict[str, Any]) -> list[str]:
+    """Return the files of a patch that are no longer what the push left on disk."""
+    found = []
+    for path in record["files"]:
+        entry = state["files"][path]
+        wanted = entry["current"] if entry["rung"] == "edit" else entry["pristine"]
+        if disk_hash(path) != wanted:
+            found.append(path)
+    return found
+
+
+def disk_hash(path: str) -> str | None:
+    """Return the hash of a file as it is on disk now, None when it cannot be read."""
+    try:
+        return files.sha256(path)
+    except OSError:
+        return None
 
 
 def remember(service: str, event: dict[str, Any]) -> None:
@@ -196,7 +231,7 @@ def history(service: str, limit: int = 200) -> list[dict[str, Any]]:
     return found
 
 
-# --- from the state to the host ---
+# --- files of the host ---
 
 
 def drop_in_path(unit: str) -> str:
@@ -204,58 +239,6 @@ def drop_in_path(unit: str) -> str:
     if not UNIT.match(unit):
         raise AgentError("wrong-name", "not a service unit: %r" % unit, exit_code=2)
     return os.path.join(places.UNITS, unit + ".d", DROP_IN)
-
-
-def drop_in(state: dict[str, Any]) -> str:
-    """Return the drop-in's text for a state, "" when none is needed. AgentError: odd-path."""
-    overlays = {p: f for p, f in sorted(state["files"].items()) if f["rung"] == "overlay"}
-    variables: dict[str, str] = {}
-    for patch in state["patches"]:
-        variables.update(patch.get("environment") or {})
-    if not overlays and not variables:
-        return ""
-    names = ", ".join(p["name"] for p in state["patches"])
-    lines = [
-        "# Written by fleetctl for its patches: %s. `fleetctl patch revert` takes it away." % names
-    ]
-    lines.append("[Service]")
-    if overlays:
-        lines.append("Environment=PYTHONDONTWRITEBYTECODE=1")
-    for path, entry in overlays.items():
-        source = kept(state["service"], entry["current"])
-        for one in (source, path, *entry.get("blind", [])):
-            if not PATH.match(one):
-                raise AgentError("odd-path", "a path that a unit file cannot hold: %r" % one)
-        lines.append("BindReadOnlyPaths=%s:%s" % (source, path))
-        lines += ["BindReadOnlyPaths=%s:%s" % (NOTHING, one) for one in entry.get("blind", [])]
-    for name, value in sorted(variables.items()):
-        lines.append("Environment=" + quoted(name, value))
-    return "\n".join(lines) + "\n"
-
-
-def quoted(name: str, value: str) -> str:
-    """Return an assignment for Environment=. AgentError: wrong-variable."""
-    if not VARIABLE.match(name) or any(ord(c) < 32 or ord(c) == 127 for c in value):
-        raise AgentError("wrong-variable", "%r=%r cannot be set" % (name, value))
-    text = value.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
-    return '"%s=%s"' % (name, text)
-
-
-def write_drop_in(state: dict[str, Any]) -> bool:
-    """Make the drop-in what the state says; return whether it changed."""
-    path = drop_in_path(state["unit"])
-    text = drop_in(state).encode("utf-8")
-    before = read(path) if os.path.exists(path) else b""
-    if text == before:
-        return False
-    if text:
-        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-        put(path, text, 0o644)
-        return True
-    os.unlink(path)
-    with contextlib.suppress(OSError):
-        os.rmdir(os.path.dirname(path))
-    return True
 
 
 def bytecode_of(path: str) -> list[str]:

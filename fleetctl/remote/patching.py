@@ -123,9 +123,9 @@ def push(args: dict[str, Any], session: Any = None) -> dict[str, Any]:
             "version-changed", "sglang %s is there now, not %s" % (seen["version"], args["version"])
         )
     with locked(args) as state:
-        same = [p for p in state["patches"] if p["name"] == patch["name"]]
-        if same and same[0]["digest"] == patch["digest"] and same[0]["rung"] == args["rung"]:
-            result = _extend(state, same[0], args)
+        there = next((p for p in state["patches"] if p["name"] == patch["name"]), None)
+        if there is not None and _as_wanted(state, there, args, seen):
+            result = _extend(state, there, args)
         else:
             result = _apply(state, args, found, launch, seen)
         result["seconds"] = round(time.monotonic() - started, 3)
@@ -134,6 +134,19 @@ def push(args: dict[str, Any], session: Any = None) -> dict[str, Any]:
         if session is not None:
             session.changed = True
         return result
+
+
+def _as_wanted(
+    state: dict[str, Any], there: dict[str, Any], args: dict[str, Any], seen: dict[str, Any]
+) -> bool:
+    """Return whether a patch is applied as it is asked for, to the package that the unit has now.
+
+    An overlay over a file that a package upgrade replaced is made anew; an edit would be lost work.
+    """
+    wanted = (args["patch"]["digest"], args["rung"], seen["locations"][0])
+    if (there["digest"], there["rung"], there["root"]) != wanted:
+        return False
+    return there["rung"] != "overlay" or not patch_store.changed(state, there)
 
 
 def _extend(state: dict[str, Any], record: dict[str, Any], args: dict[str, Any]) -> dict[str, Any]:
@@ -161,7 +174,10 @@ def _apply(
     root = os.path.dirname(os.path.realpath(seen["locations"][0]))
     new = patch_plan.without(state, patch["name"])
     ready = patch_plan.prepared(new, args, seen, root)
-    files = ready or _place(new, args, root)
+    for path in (p for r in state["patches"] if r["name"] == patch["name"] for p in r["files"]):
+        if state["files"][path]["rung"] == "edit":  # what stands there now is about to be replaced
+            patch_plan.require_ours(state, path)
+    files = ready or _place(state, args, root)
     for path in files:
         patch_plan.admit(new, path, args, found, seen)
     built = patch_plan.build(new, files, args["rung"], root, patch_plan.originals_of(args))
@@ -186,10 +202,10 @@ def _apply(
     }
 
 
-def _place(new: dict[str, Any], args: dict[str, Any], root: str) -> Any:
+def _place(state: dict[str, Any], args: dict[str, Any], root: str) -> Any:
     from fleetctl.remote import patch_place
 
-    return patch_place.place(new, args["patch"], args, root)
+    return patch_place.place(state, args["patch"], args, root)
 
 
 def _record(
@@ -302,7 +318,7 @@ def _orphans(state: dict[str, Any], names: list[str]) -> list[str]:
     for path, entry in state["files"].items():
         mine = any(w["name"] in names for w in entry["works"])
         ours = (entry["current"], entry["pristine"])
-        if mine and entry["rung"] == "edit" and patch_change.disk_hash(path) not in ours:
+        if mine and entry["rung"] == "edit" and patch_store.disk_hash(path) not in ours:
             found.append(path)
     return sorted(found)
 

@@ -58,8 +58,8 @@ def remarks(line: Mapping[str, Any]) -> list[str]:
     if line.get("lock"):
         found.append(f"locked by {line['lock']['who']}")
     if line.get("patches"):
-        late = {n["name"] for n in line.get("patch_notes") or () if n.get("expired")}
-        names = [f"{n} EXPIRED" if n in late else n for n in sorted(line["patches"])]
+        words = {n["name"]: _patch_word(n) for n in line.get("patch_notes") or ()}
+        names = [f"{n}{words.get(n, '')}" for n in sorted(line["patches"])]
         found.append(f"patched: {', '.join(names)}")
     if line.get("drift"):
         names = [f"{d['path'].rpartition('/')[2]} {d['state']}" for d in line["drift"]]
@@ -70,3 +70,7 @@ def remarks(line: Mapping[str, Any]) -> list[str]:
     if line["state"] in ("failed", "looping") and line.get("bundles"):
         found.append("evidence kept: fleetctl collect")
     return found
+
+
+def _patch_word(note: Mapping[str, Any]) -> str:
+    return " ORPHANED" if note.get("orphaned") else " EXPIRED" if note.get("expired") else ""

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from fleetctl.errors import RemoteError, UsageError
-from fleetctl.fleet.run import Job, Put, Runner, command_text, parse_put, script, stdin
+from fleetctl.fleet import run as run_module
+from fleetctl.fleet.run import Job, Put, Runner, command_text, noted, parse_put, script, stdin
 from fleetctl.model.fleet import Host
+from fleetctl.remote import patch_store
 
 Start = Callable[..., Any]
 HERE = Host(name="here", address="localhost", transport="local")
@@ -226,3 +228,25 @@ def test_a_put_takes_the_local_mode_unless_one_is_said(tmp_path: Path) -> None:
     (tmp_path / "f").chmod(0o750)
     assert parse_put(f"{tmp_path}/f:/etc/x") == Put(b"x", "f", "/etc/x", 0o750)
     assert parse_put(f"{tmp_path}/f:/etc/x:0600").mode == 0o600
+
+
+def test_the_patches_of_a_host_come_in_front_of_what_a_command_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "patches" / "main"
+    folder.mkdir(parents=True)
+    rows = "rank-beacon\toverlay\tann@desk\t{}\n"
+    (folder / "notice").write_text(
+        rows.format("2020-01-01T00:00:00Z") + rows.format("2999-01-01T00:00:00Z")
+    )
+    notes = run_module.NOTES.replace(patch_store.PATCHES, str(tmp_path / "patches"))
+    monkeypatch.setattr(run_module, "NOTES", notes)
+    text = script(Job("echo fleetctl-patch-note: mine >&2; echo out; exit 3"))
+    done = subprocess.run(["/bin/sh", "-c", text], capture_output=True, check=False)
+    said, patches = noted(done.stderr)
+    assert (done.returncode, done.stdout) == (3, b"out\n")
+    assert [(s, n.name, n.by, n.expired) for s, n in patches] == [
+        ("main", "rank-beacon", "ann@desk", True), ("main", "rank-beacon", "ann@desk", False),
+    ]  # fmt: skip
+    assert said == b"fleetctl-patch-note: mine\n"
+    assert noted(b"a: fleetctl-patch-note: x") == (b"a: fleetctl-patch-note: x", ())

@@ -202,8 +202,34 @@ def test_a_package_upgraded_under_an_overlay_is_told(host: Host) -> None:
     host.push()
     host.box.console(f"printf 'def _grouped_foreach_copy_(a, b):\\n    return 7\\n' > {FILE}")
     assert host.state() == "none-in-foreach-copy orphaned"
+    host.box.console("systemctl restart sglang-main")
+    assert "copied 7" in host.said(), "no old file is laid over a new package"
+    look = host.box.console("journalctl -o cat -u fleetctl-overlay-main -n 20")
+    assert "(orphaned): none-in-foreach-copy" in look
+    assert host.state() == "none-in-foreach-copy orphaned"
+    host.push(restart=True)
+    assert host.state() == "none-in-foreach-copy active", (
+        "pushed again, it is made from the new one"
+    )
+    assert '"message": "pair 1 of 2, src None' in host.said()
     host.revert()
     assert "copied 7" in host.said()
+
+
+def test_a_file_that_an_upgrade_took_away_is_not_put_there_by_systemd(host: Host) -> None:
+    host.push()
+    new = "/opt/mini/sglang/srt/moved.py"
+    host.box.console(
+        f"mv {FILE} {new}; sed -i 's/srt.copying/srt.moved/' /opt/mini/serve.py; "
+        "systemctl restart sglang-main"
+    )
+    assert "copied 2" in host.said()
+    assert host.box.console(f"ls {FILE} 2>/dev/null || true") == ""
+    assert host.state() == "none-in-foreach-copy orphaned"
+    host.push(restart=True)
+    assert host.state() == "none-in-foreach-copy active"
+    host.revert()
+    assert host.box.console("ls /etc/systemd/system | grep fleetctl- || true") == ""
 
 
 def test_two_people_at_once(host: Host) -> None:

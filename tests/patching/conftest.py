@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -63,6 +64,25 @@ class Scratch:
     @property
     def drop_in(self) -> Path:
         return self.root / "etc/systemd/system/sglang-main.service.d/50-fleetctl-patches.conf"
+
+    @property
+    def binds(self) -> list[tuple[Path, Path]]:
+        """Return what the drop-in lays over what."""
+        lines = self.drop_in.read_text().splitlines()
+        pairs = [x.partition("=-")[2].split(":") for x in lines if x.startswith("BindReadOnly")]
+        return [(Path(source), Path(over)) for source, over in pairs]
+
+    @property
+    def look(self) -> Path:
+        return self.drop_in.parent.parent / "fleetctl-overlay-main.service"
+
+    def before_start(self) -> str:
+        """Run what the unit runs before each start; return what it says there."""
+        assert "Wants=fleetctl-overlay-main.service\nAfter=" in self.drop_in.read_text()
+        lines = self.look.read_text().splitlines()
+        looks = [x.partition("=-")[2] for x in lines if x.startswith("ExecStart=-")]
+        done = [subprocess.run(shlex.split(x), capture_output=True, check=True) for x in looks]
+        return "".join(d.stderr.decode() for d in done)
 
     @property
     def patches(self) -> Path:

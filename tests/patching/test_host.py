@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import shutil
 import stat
 import threading
 from pathlib import Path
@@ -49,12 +50,9 @@ class TestOverlay:
         assert answer["changed"]
         assert (sha(scratch.runner), sha(scratch.registry)) == before
         lines = scratch.drop_in.read_text().splitlines()
-        binds = [x.partition("=")[2].split(":") for x in lines if x.startswith("BindReadOnly")]
-        assert [Path(b[1]).name for b in binds] == ["buffers.py", "cuda_graph_runner.py"]
-        for source, over in binds:
-            assert (
-                instrument.strip(Path(source).read_bytes(), patch.name) == Path(over).read_bytes()
-            )
+        assert [over for _, over in scratch.binds] == [scratch.registry, scratch.runner]
+        for source, over in scratch.binds:
+            assert instrument.strip(source.read_bytes(), patch.name) == over.read_bytes()
         assert "Environment=PYTHONDONTWRITEBYTECODE=1" in lines
         assert any("daemon-reload" in x for x in scratch.asked)
 
@@ -66,7 +64,8 @@ class TestOverlay:
         assert {f["now"] for f in answer["files"]} == {"original"}
         assert sha(scratch.runner) == before
         assert not scratch.drop_in.parent.exists()
-        assert not (scratch.patches / "files").exists()
+        assert not scratch.look.exists()
+        assert sorted(p.name for p in scratch.patches.iterdir()) == ["history.jsonl", "state.json"]
 
     def test_a_second_push_changes_nothing_but_the_time(
         self, scratch: Scratch, patch: Patch
@@ -89,10 +88,10 @@ class TestOverlay:
 
     def test_other_parameters_replace_the_block(self, scratch: Scratch, patch: Patch) -> None:
         scratch.push(patch)
-        old = scratch.drop_in.read_text()
+        old = scratch.look.read_text()
         answer = scratch.push(patch, given={"limit": "3"})
         assert answer["changed"]
-        assert scratch.drop_in.read_text() != old
+        assert scratch.look.read_text() != old
         assert [p["parameters"] for p in scratch.status()] == [{"limit": 3}]
 
     def test_bytecode_that_is_never_checked_is_hidden(self, scratch: Scratch, patch: Patch) -> None:
@@ -101,7 +100,30 @@ class TestOverlay:
         mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
         compiled = py_compile.compile(str(scratch.runner), invalidation_mode=mode)
         scratch.push(patch)
-        assert f"BindReadOnlyPaths=/dev/null:{compiled}" in scratch.drop_in.read_text()
+        (nothing,) = (s for s, over in scratch.binds if str(over) == compiled)
+        assert nothing.read_bytes() == b""
+
+    def test_other_parameters_replace_an_edit(self, scratch: Scratch, patch: Patch) -> None:
+        before = scratch.runner.read_bytes()
+        scratch.push(patch, rung=Rung.EDIT)
+        first = scratch.runner.read_bytes()
+        assert scratch.push(patch, given={"limit": "3"}, rung=Rung.EDIT)["changed"]
+        assert instrument.patches_in(scratch.runner.read_bytes()) == [patch.name]
+        assert scratch.runner.read_bytes() != first
+        scratch.revert()
+        assert scratch.runner.read_bytes() == before
+
+    def test_the_same_patch_by_the_other_rung_replaces_the_first(
+        self, scratch: Scratch, patch: Patch
+    ) -> None:
+        before = scratch.runner.read_bytes()
+        for rung in (Rung.EDIT, Rung.OVERLAY, Rung.EDIT):
+            assert scratch.push(patch, rung=rung)["changed"]
+            assert (scratch.runner.read_bytes() != before) is (rung is Rung.EDIT)
+            assert scratch.drop_in.exists() is (rung is Rung.OVERLAY)
+        scratch.revert()
+        assert scratch.runner.read_bytes() == before
+        assert scratch.leftovers() == []
 
 
 class TestTwoPatchesOnOneFile:
@@ -112,12 +134,8 @@ class TestTwoPatchesOnOneFile:
         scratch.push(patch)
         alone = scratch.drop_in.read_text()
         scratch.push(second)
-        source = next(
-            x.partition("=")[2].split(":")[0]
-            for x in scratch.drop_in.read_text().splitlines()
-            if x.endswith("runner.py")
-        )
-        assert instrument.patches_in(Path(source).read_bytes()) == [patch.name, "second"]
+        (source,) = (s for s, over in scratch.binds if over == scratch.runner)
+        assert instrument.patches_in(source.read_bytes()) == [patch.name, "second"]
         scratch.revert("second")
         left = scratch.drop_in.read_text()
         assert left == alone
@@ -246,6 +264,55 @@ class TestAPackageThatChangedMeanwhile:
         assert scratch.runner.read_text() == "# upgraded\n"
         assert not scratch.drop_in.exists()
 
+    def test_an_overlay_is_not_laid_over_an_upgraded_package(
+        self, scratch: Scratch, patch: Patch, tmp_path: Path
+    ) -> None:
+        neighbour = other(tmp_path / "p", "neighbour", "_fc_x = 1\n", "ModelRunner.forward")
+        scratch.push(patch)
+        scratch.push(neighbour)
+        assert scratch.before_start() == ""
+        assert all(source.is_file() for source, _ in scratch.binds)
+        kept = scratch.registry.read_bytes()
+        scratch.registry.write_text("NEW = 2\n")  # one of two files of one patch: neither is laid
+        told = scratch.before_start()
+        assert f"not laid, for the package has changed since (orphaned): {patch.name}\n" in told
+        there = {over.name: source.exists() for source, over in scratch.binds}
+        assert there == {
+            "buffers.py": False, "cuda_graph_runner.py": False, "model_runner.py": True,
+        }  # fmt: skip
+        scratch.registry.write_bytes(kept)  # and where the old package comes back, so do they
+        assert scratch.before_start() == ""
+        assert all(source.is_file() for source, _ in scratch.binds)
+
+    def test_an_orphaned_overlay_is_made_anew_by_a_second_push(
+        self, scratch: Scratch, patch: Patch
+    ) -> None:
+        scratch.push(patch)
+        upgraded = b"# new\n" + scratch.runner.read_bytes()
+        scratch.runner.write_bytes(upgraded)
+        scratch.before_start()
+        assert scratch.push(patch)["changed"]
+        (source,) = (s for s, over in scratch.binds if over == scratch.runner)
+        assert instrument.strip(source.read_bytes(), patch.name) == upgraded
+        assert [p["state"] for p in scratch.status()] == ["applied-not-active"]
+        assert scratch.before_start() == ""
+
+    def test_another_package_of_the_unit_gets_the_patch_again(
+        self, scratch: Scratch, patch: Patch
+    ) -> None:
+        scratch.push(patch)
+        moved = scratch.root / "opt/new"
+        shutil.copytree(scratch.packages / "sglang", moved / "sglang")
+        info = f"sglang-{VERSION}.dist-info"
+        shutil.copytree(scratch.packages / info, moved / info)
+        scratch.unit(more=f"Environment=PYTHONPATH={moved}\n")
+        with hosts.link(
+            scratch.link.target, open_connection=lambda h, _: LocalConnection(h)
+        ) as new:
+            answer = hosts.push(new.call, new.target, patch, Wish("ann"))
+        assert answer["changed"]
+        assert all(str(over).startswith(str(moved)) for _, over in scratch.binds)
+
     def test_a_second_patch_is_not_built_on_an_orphan(
         self, scratch: Scratch, patch: Patch, tmp_path: Path
     ) -> None:
@@ -299,8 +366,7 @@ class TestTwoPeople:
         faults = [e for e in ends if isinstance(e, FleetError)]
         assert all(f.reference == "locked" and f.exit_code == Exit.LOCKED for f in faults)
         assert len(scratch.status()) == 2 - len(faults)
-        bound = scratch.drop_in.read_text()
-        assert bound.count("runner.py") == 1
+        assert [over for _, over in scratch.binds].count(scratch.runner) == 1
 
     def test_revert_by_another_person_is_told_in_the_history(
         self, scratch: Scratch, patch: Patch
@@ -429,16 +495,16 @@ def test_the_second_host_of_an_installation_gets_the_bytes(
 ) -> None:
     ready = Ready(tmp_path / "cache")
     scratch.push(patch, ready=ready)
-    first = scratch.drop_in.read_text()
+    first = scratch.look.read_text()
     scratch.revert()
     kept = list((tmp_path / "cache").iterdir())
     assert len(kept) == 1
     scratch.push(patch, ready=Ready(tmp_path / "cache"))
-    assert scratch.drop_in.read_text() == first
+    assert scratch.look.read_text() == first
     scratch.revert()
     scratch.runner.write_text("# mine\n" + scratch.runner.read_text())
     scratch.push(patch, ready=ready)
-    assert scratch.drop_in.read_text() != first
+    assert scratch.look.read_text() != first
 
 
 def test_deploys_lock_keeps_a_push_out(scratch: Scratch, patch: Patch) -> None:

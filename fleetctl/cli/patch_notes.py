@@ -1,0 +1,26 @@
+"""What a command says of the patches on the hosts it touched: on standard error, equal hosts at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fleetctl.cli import show
+from fleetctl.model.facts import PatchNote
+
+
+def tell(found: Iterable[tuple[str, tuple[PatchNote, ...]]]) -> None:
+    """Say every note of targets; those that differ in the hour alone are said once, the first to end."""
+    seen = [(target, note) for target, notes in found for note in notes]
+    if not seen:  # nearly always
+        return
+    from fleetctl.fleet.fold import fold, ranges
+    from fleetctl.patching import active
+
+    until: dict[PatchNote, str] = {}
+    rows = []
+    for target, note in seen:
+        alike = active.without_time(note)
+        until[alike] = min(until.get(alike, note.expires_at), note.expires_at)
+        rows.append((target, alike))
+    for alike, targets in fold(rows):
+        active.warn(ranges(targets), (active.with_time(alike, until[alike]),), show.note)
