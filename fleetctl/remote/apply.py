@@ -194,6 +194,7 @@ class Run:
             invocation = unit.start(name, restart)
         except AgentError as error:
             if error.fields["reference"] == "systemd-silent":
+                error.fields["message"] += "; whether it starts the new launch shows once it does"
                 raise
             # A start that failed at once left an invocation behind: the watch will tell its story.
             invocation = unit.show(name).get("InvocationID", "")
