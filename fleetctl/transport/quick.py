@@ -26,7 +26,7 @@ class QuickSocket:
     def __init__(self, sock: socket.socket, *, greeting: bool = False) -> None:
         self._sock = sock
         self._greeting = greeting  # the first piece waits for the second
-        self._ahead = b""
+        self._ahead, self._at = b"", 0  # what was read, and how much of that was given out
         self._held = bytearray()
         self._holder: int | None = None  # the thread whose writes wait for each other
         self._lock = threading.Lock()
@@ -39,16 +39,17 @@ class QuickSocket:
 
     def recv(self, size: int) -> bytes:
         """Return up to ``size`` bytes."""
-        if not self._ahead:
+        if self._at == len(self._ahead):
             self._read()
-        data, self._ahead = self._ahead[:size], self._ahead[size:]
+        data = self._ahead[self._at : self._at + size]
+        self._at += len(data)
         return data
 
     def _read(self) -> None:
         if self._unanswered and self._quickack is not None:
             self._acknowledge(self._quickack)
         try:
-            self._ahead = self._sock.recv(READ_SIZE)
+            self._ahead, self._at = self._sock.recv(READ_SIZE), 0
         except BlockingIOError as error:  # what the kernel's own time limit looks like
             raise TimeoutError from error
         self._unanswered = True
@@ -61,11 +62,12 @@ class QuickSocket:
 
     def take(self, size: int) -> bytes | None:
         """Return exactly ``size`` bytes when they were read already, else None."""
-        ahead = self._ahead
-        if len(ahead) < size:
+        end = self._at + size
+        if end > len(self._ahead):
             return None
-        self._ahead = ahead[size:]
-        return ahead[:size]
+        data = self._ahead[self._at : end]
+        self._at = end
+        return data
 
     def send(self, data: bytes) -> int:
         """Write what fits and return how much that was."""
