@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from fleetctl.cli import show
-from fleetctl.model.facts import PatchNote
+
+if TYPE_CHECKING:
+    from fleetctl.model.facts import PatchNote
 
 
 def tell(found: Iterable[tuple[str, tuple[PatchNote, ...]]]) -> None:

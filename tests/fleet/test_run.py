@@ -239,6 +239,7 @@ def test_the_patches_of_a_host_come_in_front_of_what_a_command_says(
     (folder / "notice").write_text(
         rows.format("2020-01-01T00:00:00Z") + rows.format("2999-01-01T00:00:00Z")
     )
+    assert f"{patch_store.PATCHES}/*/{patch_store.NOTICE}" == run_module.NOTICES
     notes = run_module.NOTES.replace(patch_store.PATCHES, str(tmp_path / "patches"))
     monkeypatch.setattr(run_module, "NOTES", notes)
     text = script(Job("echo fleetctl-patch-note: mine >&2; echo out; exit 3"))
