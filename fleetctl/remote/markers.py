@@ -37,13 +37,15 @@ _PHASES = tuple(
         ),
         (r"uvicorn running on|application startup complete", "warmup"),
         (r"fired up and ready to roll", "serving"),
+        # The last word of a start on a node beyond the first: no more than that is said there.
+        (r"dummy health check server started", "serving"),
         (r"sigterm received|gracefully exiting", "shutdown"),
     )
 )
 # Lines of the kinds above all hold one of these words: most lines are passed over by one search.
 _MAYBE = re.compile(
     r"server_args|distributed|warm-?up|baseline|load weight|shards|kv cache|memory pool|captur|"
-    r"compiling|uvicorn|startup complete|fired up|sigterm|gracefully",
+    r"compiling|uvicorn|startup complete|fired up|dummy health|sigterm|gracefully",
     re.IGNORECASE,
 )
 _PROGRESS = (

@@ -32,7 +32,6 @@ def meet(server: Server) -> None:
             links = [door.accept()[0] for _ in range(count - 1)]
     else:
         links = [_knock(host, int(port))]
-        _dummy_health(server)
     for link in links:
         threading.Thread(target=_mind, args=(server, link), daemon=True).start()
 
@@ -59,7 +58,8 @@ def _mind(server: Server, link: socket.socket) -> None:
     os.kill(os.getpid(), signal.SIGQUIT)
 
 
-def _dummy_health(server: Server) -> None:
+def dummy_health(server: Server) -> None:
+    """Answer /health with 200 whatever happens, as a node beyond the first does once its ranks are up."""
     address = (str(server.flags.get("host") or "127.0.0.1"), int(server.flags["port"]))
     server.log(
         f"Dummy health check server started in background thread at {address[0]}:{address[1]}"

@@ -108,7 +108,8 @@ class Server:
             write(text.replace("[@]", self.stamp(), 1) + "\n")
             self._spawn()
         elif line.process == "main" and self.node > 0 and self.children:
-            return  # other nodes have schedulers and no server
+            if "Uvicorn running" in text:  # other nodes have schedulers and no server
+                nodes.dummy_health(self)
         elif line.process == "main" or not self.children:
             self._milestone(text)
             write(text.replace("[@]", self.stamp(), 1) + "\n")
