@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,10 +11,11 @@ import typer
 
 from fleetctl.cli import complete, overrides, show
 from fleetctl.cli.app import new_app
-from fleetctl.errors import Exit, UsageError
+from fleetctl.errors import Exit, FleetError, UsageError
 
 if TYPE_CHECKING:
     from fleetctl.apply.deploy import Deployment
+    from fleetctl.model.fleet import Target
 
 app = new_app()
 
@@ -26,6 +28,16 @@ Hosts = Annotated[
         autocompletion=complete.hosts,
     ),
 ]
+
+
+def _known(patterns: Sequence[str]) -> list[Target]:
+    """Return the services as the inventory was read last; faults are left to who reads it whole."""
+    from fleetctl.config import snapshot
+    from fleetctl.config.select import select
+
+    with contextlib.suppress(FleetError):
+        return select(snapshot.hosts(), patterns)
+    return []
 
 
 def given(sets: Sequence[str] | None, unsets: Sequence[str] | None) -> tuple[str, ...]:
@@ -163,27 +175,29 @@ def deploy(
     the previous one is ready, and a failure stops the rest (docs/howto/rolling.md).
     """
     from fleetctl.apply.crew import crew
-    from fleetctl.config.site import load_site
-    from fleetctl.fleet import rollout
 
-    site = load_site()
-    targets = site.select(hosts)
-    changed = site.profile(profile, set_ or (), unset or ())
-    rolls = batch is not None or rollback_on_failure
-    if any((max_fail, pause, soak, resume, drain_cmd, undrain_cmd)) and batch is None:
-        raise UsageError("no-batch", "that is for a rolling deploy", hint="give --batch 1")
-    if rolls and changed.nodes > 1:
-        raise UsageError(
-            "nodes-together",
-            f"the {changed.nodes} hosts of {changed.name} are one server and start together",
-            hint="leave --batch and --rollback-on-failure out; several such servers: one command each",
-        )
-    if rolls and no_wait:
-        raise UsageError("no-wait", "a rolling deploy goes by what became ready")
-    size = rollout.batch_size(batch, len(targets)) if batch else len(targets)
-    limits = rollout.Limits(size, max_fail, pause, soak, canary=batch is not None)
     with crew() as hands:
-        hands.reach(targets)  # a login takes as long as loading what follows
+        hands.reach(_known(hosts))  # a login takes as long as loading and reading what follows
+        from fleetctl.config.site import load_site
+        from fleetctl.fleet import rollout
+
+        site = load_site()
+        targets = site.select(hosts)
+        changed = site.profile(profile, set_ or (), unset or ())
+        rolls = batch is not None or rollback_on_failure
+        if any((max_fail, pause, soak, resume, drain_cmd, undrain_cmd)) and batch is None:
+            raise UsageError("no-batch", "that is for a rolling deploy", hint="give --batch 1")
+        if rolls and changed.nodes > 1:
+            raise UsageError(
+                "nodes-together",
+                f"the {changed.nodes} hosts of {changed.name} are one server and start together",
+                hint="leave --batch and --rollback-on-failure out; several such servers: "
+                "one command each",
+            )
+        if rolls and no_wait:
+            raise UsageError("no-wait", "a rolling deploy goes by what became ready")
+        size = rollout.batch_size(batch, len(targets)) if batch else len(targets)
+        limits = rollout.Limits(size, max_fail, pause, soak, canary=batch is not None)
         from fleetctl.apply import outcome, together
         from fleetctl.apply.wish import Wish, read_requests
         from fleetctl.cli.deploy_view import View
