@@ -37,13 +37,20 @@ _CRI = re.compile(
     re.DOTALL,
 )
 _STAMPED = re.compile(
-    r"(?P<when>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,9}(?:Z|[+-]\d\d:\d\d)) ?(?P<rest>.*)\Z",
+    r"(?P<when>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,9}(?:Z|[+-]\d\d:\d\d))[ \t]?(?P<rest>.*)\Z",
+    re.DOTALL,
+)
+_BRACKET_TIME = re.compile(
+    r"\[(?P<when>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+    r"(?:[+-]\d\d:?\d\d|Z(?=\] [\w.-]* ?(?:>> )?\()))\] (?P<rest>.*)\Z",
     re.DOTALL,
 )
 _SHORT_TIME = re.compile(
     r"(?P<when>\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{3,6})(?:\t| (?=\S))?(?P<rest>\D.*)\Z", re.DOTALL
 )
-_COMPOSE = re.compile(r"(?P<name>\[?[A-Za-z0-9][\w./-]{0,80}\]?) +\| ?(?P<rest>.*)\Z", re.DOTALL)
+_COMPOSE = re.compile(
+    r"(?P<name>\[?[A-Za-z0-9][\w./-]{0,80}\]?) +(?:\||>>) ?(?P<rest>.*)\Z", re.DOTALL
+)
 _KUBECTL = re.compile(r"\[pod/(?P<name>[^\]\s]{1,200})\] ?(?P<rest>.*)\Z", re.DOTALL)
 _GH = re.compile(
     r"[^\t]{1,120}\t[^\t]{1,120}\t(?P<when>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,9}Z) ?(?P<rest>.*)\Z",
@@ -261,6 +268,7 @@ def _nccl(record: Record) -> bool:
 
 
 _BRACKET = (
+    _carrier(_BRACKET_TIME),
     _sglang,
     _syslog,
     _ranked(_RANK),
