@@ -19,6 +19,13 @@ def coming(props: dict[str, str]) -> bool:
     return props.get("ActiveState") == "deactivating"
 
 
+def how(props: dict[str, str]) -> str:
+    """Return in what way a unit is down. Pure."""
+    if props.get("LoadState", "not-found") == "not-found":
+        return "there is no such unit"
+    return "%s, result %s" % (props.get("ActiveState", "inactive"), props.get("Result", "unknown"))
+
+
 def _next(args: dict[str, Any], session: Any) -> dict[str, Any]:
     """Wait for the start that follows an invocation.
 
@@ -57,7 +64,7 @@ def _ended(args: dict[str, Any], _session: Any) -> dict[str, Any]:
         "stopped": stopped,
         "given_up": not stopped and failed and restarts,
         "restarts": int(props.get("NRestarts") or 0),
-        "how": "%s, result %s" % (props.get("ActiveState"), props.get("Result")),
+        "how": how(props),
     }
 
 
