@@ -82,6 +82,7 @@ _MORE = tuple(
 
 
 _CALLED_BY_A_BODY = 4
+_ENTRIES = ("launch_server", "launch_router", "api_server", "__main__", "cli.main")
 _WORKER_PHASES = (Phase.WEIGHT_LOAD, Phase.KV_ALLOC, Phase.GRAPH_CAPTURE)
 
 
@@ -136,11 +137,11 @@ def of_import(raised: Raised) -> bool:
 
 
 def _in_a_package_body(frames: Sequence[Frame]) -> bool:
-    """Return whether the last frames are what the body of another package than SGLang calls by itself."""
+    """Return whether the last frames are what the body of a module calls while another one imports it."""
     last = max((n for n, f in enumerate(frames) if f.function == "<module>"), default=0)
     if not 0 < last >= len(frames) - _CALLED_BY_A_BODY or frames[last - 1].module == "runpy":
         return False
-    return not any(f.module.startswith(("sglang", "vllm")) for f in frames[last:])
+    return not frames[last].module.endswith(_ENTRIES)
 
 
 def _marked(text: str) -> str | None:
