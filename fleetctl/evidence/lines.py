@@ -45,6 +45,14 @@ def clean(raw: bytes) -> tuple[str, bool]:
     return text, cut
 
 
+def unescaped(text: str) -> str:
+    """Return a line that holds a whole traceback with its line ends spelled out as the lines it was."""
+    if text.count("\\n") < 4 or not ("Traceback (most" in text or 'File \\"' in text):
+        return text
+    text = text.replace("\\r\\n", "\n").replace("\\n", "\n").replace("\\t", "\t")
+    return text.replace('\\"', '"').replace("\\'", "'")
+
+
 def parts(text: str) -> list[str]:
     """Return what a line holds between carriage returns: each redraw of a progress bar, or one text."""
     if "\r" not in text:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from fleetctl.evidence import journal, layout, lines, order, prefix, source
+from fleetctl.evidence import carrier, journal, layout, lines, order, prefix, source
 from fleetctl.evidence.record import APP, KERNEL, SYSTEMD, UNIT, Evidence, Record
 from fleetctl.remote.redact import may_hold, redact
 
@@ -186,6 +186,7 @@ def _laid_out(rows: list[tuple[int, str, str]]) -> list[Record]:
         ]
     mark = layout.margin([text for _, text, _ in rows])
     texts = [layout.without(text, mark) for _, text, _ in rows] if mark else [t for _, t, _ in rows]
+    texts = carrier.without_carrier(carrier.without_markup(texts))
     limit = layout.width(texts)
     found: list[Record] = []
     before = ""
@@ -217,7 +218,7 @@ def _split(raw: list[Record], evidence: Evidence) -> list[Record]:
     """Cut records that hold several lines: carriage returns, and messages with newlines inside."""
     found: list[Record] = []
     for record in raw:
-        text = record.text.rstrip("\n")
+        text = lines.unescaped(record.text.rstrip("\n"))
         if (
             "\n" not in text
             and "\r" not in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import html
 import json
 import lzma
 import textwrap
@@ -133,6 +134,20 @@ def issue(text: str) -> bytes:
     return (above + text + below).encode()
 
 
+def table(text: str) -> bytes:
+    """A log service's table: a head, and each line in the last of its quoted columns."""
+    rows = (
+        f'"2026-11-05T00:00:00Z","gpu1","{line.replace(chr(34), chr(34) * 2)}"'
+        for line in text.split("\n")
+    )
+    return ('"Date","Host","Message"\n' + "\n".join(rows) + "\n").encode()
+
+
+def numbered(text: str) -> bytes:
+    """A viewer that numbers lines."""
+    return "\n".join(f"{n:6d}\t{line}" for n, line in enumerate(text.split("\n"), 1)).encode()
+
+
 TEXT_FORMS: dict[str, Callable[[str], bytes]] = {
     "journal-short": _lines("Nov {day} {clock} gpu1 python3[4242]: {line}"),
     "journal-short-precise": _lines("Nov {day} {clock}.{us} gpu1 python3[4242]: {line}"),
@@ -156,6 +171,10 @@ TEXT_FORMS: dict[str, Callable[[str], bytes]] = {
     "bars": bars,
     "no-indent": no_indent,
     "issue": issue,
+    "table": table,
+    "numbered": numbered,
+    "page-source": lambda text: html.escape(text).encode(),
+    "task-name": _lines("(task, head=gpu1) {line}"),
     "tabs": lambda text: "\n".join(f"\t{line}" for line in text.split("\n")).encode(),
     "double-spaced": lambda text: text.replace("\n", "\n\n").encode(),
     "spoiled": spoiled,
