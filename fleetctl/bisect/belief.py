@@ -27,7 +27,7 @@ SIZES: tuple[float, ...] = (0.45, 0.48, 0.06, 0.02, 0.008, 0.004, 0.002, 0.001)
 HYPOTHESES = (
     6000  # sets held at once; larger ones stay one lump ("bigger") until fewer atoms are left
 )
-SIMPLER = 8.0  # how much likelier a set is held to be than the same set with one atom more
+SIMPLER = 0.5  # how much likelier a set is than the same set with one atom more, for each that it could be
 POSING = 0.75  # how often a crash comes that is most easily taken for a certain one
 SECOND_CAUSE = 0.002  # how readily a crash that a set does not explain is put down to another cause
 
@@ -57,19 +57,20 @@ def chance_of_silence(crashes: int, passes: int, further: int) -> float:
     return sum(t * (1.0 - q) ** further for q, t in terms) / total if total > 0.0 else 1.0
 
 
-def doubts(mask: int, passes: Sequence[int], crashes: Sequence[int]) -> dict[int, float]:
+def doubts(mask: int, size: int, passes: Sequence[int], crashes: Sequence[int]) -> dict[int, float]:
     """Return, for each atom of a set that crashes, the odds that the crash does not need it.
 
-    Judged harder than the search judges: a set without one of its atoms is held to be simpler by
-    ``SIMPLER`` and the crash to be flaky (``POSING``) with even chance.
+    Judged harder than the search judges: any of the other atoms of the space (``size``) could have posed
+    as that one (``SIMPLER``), and the crash is held to be flaky (``POSING``) with even chance.
     """
+    simpler = SIMPLER * (size - 1)
     seen = sum(1 for c in crashes if not mask & ~c)
     whole = _sceptical(seen, sum(1 for p in passes if not mask & ~p))
     out: dict[int, float] = {}
     for atom in members(mask):
         less = mask & ~(1 << atom)
         silent = _sceptical(seen, sum(1 for p in passes if not less & ~p))
-        out[atom] = SIMPLER * silent / whole if less else 0.0
+        out[atom] = simpler * silent / whole if less else 0.0
     return out
 
 
@@ -124,6 +125,15 @@ class Belief:
     def probability(self, mask: int) -> float:
         """Return the probability of exactly that set."""
         return sum(w for m, w in zip(self.masks, self.weight, strict=True) if m == mask)
+
+    def settles(self, on: int) -> float:
+        """Return the chance that the cause is exactly ``on``, should a launch of it crash."""
+        exact = crash = 0.0
+        for mask, weight, p in zip(self.masks, self.weight, self.crash, strict=True):
+            if not mask & ~on:
+                crash += weight * p
+                exact += weight * p if mask == on else 0.0
+        return exact / crash if crash > 0.0 else 0.0
 
     def marginals(self) -> dict[int, float]:
         """Return, for each atom of the bad set, the chance that it is part of the cause."""

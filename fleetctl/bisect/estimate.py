@@ -35,6 +35,8 @@ class Estimate:
         return f"about {low} min" if low == high else f"{low} to {high} min"
 
     def __str__(self) -> str:
+        if not self.high:
+            return "none"
         low = max(1, round(self.mean))
         return f"about {low}" if low == self.high else f"{low} to {self.high}"
 
@@ -74,6 +76,12 @@ def _drawn(problem: Problem, history: History, rng: Random) -> int:
     return rng.choices(belief.masks, belief.weight)[0]
 
 
-def floor(problem: Problem) -> int:
-    """Return the launches below which no verdict can come: both ends, a search, both proofs."""
-    return 4 + max(0, (problem.size - 1).bit_length())
+def floor(problem: Problem, history: History = ()) -> int:
+    """Return the launches below which no verdict can come: the ends that are not known, a search, the proofs.
+
+    What was launched before may have searched already; it is no proof.
+    """
+    seen = sort_out(history)
+    ends = (problem.full not in seen.crashes) + (0 not in seen.passes)
+    search = 0 if history else max(0, (problem.size - 1).bit_length())
+    return ends + search + 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fleetctl.bisect.belief import chance_of_silence
 from fleetctl.bisect.model import (
     Cause,
     Evidence,
@@ -14,10 +15,14 @@ from fleetctl.bisect.model import (
     Status,
     Trial,
     Verdict,
+    hunted_phase,
     members,
     sort_out,
+    tells,
 )
 
+ANOTHER_WAY = "fails in another way, or cannot be judged"
+QUIET, BY_CHANCE = 8, 0.001  # launches in a row without a crash that came before
 COUNTED = frozenset({Outcome.PASS, Outcome.SAME, Outcome.OTHER})
 
 
@@ -39,9 +44,9 @@ def calibrate(problem: Problem, seen: Evidence) -> list[Trial] | Verdict:
     if 0 in seen.crashes:
         return Verdict(Status.NOT_FLAGS, reason="the good end crashes in the same way")
     if 0 in seen.masked:
-        return Verdict(Status.INCONCLUSIVE, reason="the good end fails in another way")
+        return Verdict(Status.INCONCLUSIVE, reason=f"the good end {ANOTHER_WAY}")
     if not crashed and full in seen.masked:
-        return Verdict(Status.INCONCLUSIVE, reason="the bad end fails in another way")
+        return Verdict(Status.INCONCLUSIVE, reason=f"the bad end {ANOTHER_WAY}")
     if not crashed and served >= problem.options.bad_runs:
         return Verdict(
             Status.DOES_NOT_REPRODUCE, reason=f"the bad end served {served} times out of {served}"
@@ -57,6 +62,39 @@ def calibrate(problem: Problem, seen: Evidence) -> list[Trial] | Verdict:
 def spent(history: History) -> int:
     """Return how many launches were made and told something; those paid before count for nothing."""
     return sum(1 for o in history if o.purpose is not Purpose.PAID and o.outcome in COUNTED)
+
+
+def since_crash(history: History) -> int:
+    """Return how many launches in a row served, since the hunted crash was seen last."""
+    hunted = hunted_phase(history)
+    count = 0
+    for seen in reversed(history):
+        outcome = tells(seen, hunted)
+        if outcome is Outcome.SAME:
+            break
+        count += outcome is Outcome.PASS
+    return count
+
+
+def gone_quiet(history: History) -> int:
+    """Return how often sets that crashed before have served in a row, where chance cannot explain it.
+
+    Then something else has changed: a crash that is only flaky comes back sooner. 0 where it can.
+    """
+    hunted = hunted_phase(history)
+    told = [(o.on, tells(o, hunted)) for o in history]
+    crashes = {on for on, outcome in told if outcome is Outcome.SAME}
+    last = max((i for i, (_, o) in enumerate(told) if o is Outcome.SAME), default=-1)
+    silent = [
+        i for i, (on, outcome) in enumerate(told)
+        if outcome is Outcome.PASS and any(not c & ~on for c in crashes)
+    ]  # fmt: skip
+    run = sum(1 for i in silent if i > last)
+    if run < QUIET:
+        return 0
+    seen = sum(1 for _, outcome in told if outcome is Outcome.SAME)
+    chance = chance_of_silence(seen, len(silent) - run, run)
+    return run if chance < BY_CHANCE else 0
 
 
 def described(trial: Trial, history: History) -> Trial:

@@ -34,14 +34,18 @@ from fleetctl.bisect.model import (
 TAKE_UP = 0.90  # posterior at which a set is taken up, to be confirmed
 SURE = 0.997  # posterior at which a set is taken as the cause
 DOUBT = 0.30  # odds, summed over its atoms, that the cause is smaller than named: to be taken up
-FINAL_DOUBT = 0.023  # … and to be announced
-WIDE_SURE = 0.985  # for three atoms and more: their prior is low, and each is proved by itself
+FINAL_DOUBT = 0.015  # … and to be announced
+# For three atoms and more: their prior is low, and each is proved by itself.
+WIDE_SURE, WIDE_DOUBT = 0.985, 0.05
 FLAKY_SURE, FLAKY_DOUBT = 0.975, 0.05  # the same, once the crash is known to be flaky
 TRY_OUTRIGHT = 0.40  # posterior at which launching the set itself counts as its confirmation
+SETTLES = 0.50  # posterior, should the set crash, at which a search trial is run as proof of it
 OUTRIGHT_BONUS = 1.25  # that launch pays twice: it searches and it confirms
 ANOTHER_CAUSE = 0.10  # prior chance of a second cause, once one is found
 REST_DOUBT = 0.01  # what may remain of it
 NOTHING_TO_LEARN = 0.004  # bits
+LONG_SILENCE = 12  # passes in a row after which the crash has to show that it still comes
+HIDDEN = 3  # launches of a proof that another failure hides before it is left open
 DETOURS = 3  # launches of "bad without the cause" with more atoms off, where that is masked
 
 
@@ -63,6 +67,11 @@ def next_round(problem: Problem, history: History, hosts: int) -> tuple[Trial, .
     trials = step.plan()
     if isinstance(trials, Verdict):
         return trials
+    if silent := isolate.gone_quiet(history):
+        return step.give_up(
+            f"what crashed before served {silent} times in a row: the crash does not come any more",
+            Status.INCONCLUSIVE,
+        )
     limit, spent = problem.options.max_trials, isolate.spent(history)
     if limit is not None and spent >= limit:
         return step.give_up(f"the budget of {limit} trials is spent")
@@ -114,6 +123,8 @@ class _Step:
     def _pursue(self, crashes: list[int]) -> list[Trial] | Cause:
         """Return the cause behind the smallest of these crashes, or the trials that lead to it."""
         bad = min(crashes, key=lambda c: (c.bit_count(), c))
+        if isolate.since_crash(self.history) >= LONG_SILENCE and bad not in self.seen.masked:
+            return [Trial(bad, Purpose.SEARCH)]
         belief = believe(self.problem.weights, bad, self.seen.passes, crashes)
         mask, chance = belief.best()
         if mask == bad and chance >= TAKE_UP and self._minimal(bad):
@@ -123,7 +134,8 @@ class _Step:
         if mask != bad and chance >= TRY_OUTRIGHT and outright * OUTRIGHT_BONUS >= choice.bits > 0:
             return self._fill([Trial(mask, Purpose.CONFIRM)], belief)
         if choice.bits >= NOTHING_TO_LEARN:
-            purpose = Purpose.OUTRIGHT if choice.on == mask else Purpose.SEARCH
+            proves = choice.on == mask or belief.settles(choice.on) >= SETTLES
+            purpose = Purpose.OUTRIGHT if proves else Purpose.SEARCH
             return self._fill([Trial(choice.on, purpose)], belief)
         smaller = [bad & ~(1 << a) for a in members(bad)]
         smaller = [s for s in (mask, *smaller) if s != bad and not self._passed(s)]
@@ -136,15 +148,20 @@ class _Step:
         self, bad: int, chance: float, crashes: list[int]
     ) -> list[Trial] | Cause:
         """Return the cause, or a launch without the atom that it may not need after all."""
-        odds = doubts(bad, self.seen.passes, crashes)
-        if max(odds.values()) <= DOUBT:
+        odds = doubts(bad, self.problem.size, self.seen.passes, crashes)
+        order = sorted((a for a in odds if odds[a] > DOUBT / 8), key=lambda a: -odds[a])
+        tests = [on for a in order if (on := self._less(bad, a)) is not None]
+        if max(odds.values()) <= DOUBT or not tests:
             return self._settled(Cause(bad, probability=chance))
-        order = sorted(odds, key=lambda a: -odds[a])
-        trials = [Trial(self._less(bad, a), Purpose.SEARCH) for a in order if odds[a] > DOUBT / 8]
-        return trials[: self.hosts]
+        legs = [self.problem.full & ~(1 << a) for a in order] if not self.found else []
+        told = {*self.seen.passes, *self.seen.crashes, *self.seen.masked}
+        fresh = [on for on in legs if on not in told and self.masks.visible(on) >= 0.5]
+        # What proves the cause in the end shows the same now.
+        trials = [Trial(on, Purpose.CONFIRM) for on in fresh]
+        return (trials or [Trial(on, Purpose.SEARCH) for on in tests])[: self.hosts]
 
-    def _less(self, mask: int, atom: int) -> int:
-        """Return a set that shows whether the crash needs an atom: one that nothing hides.
+    def _less(self, mask: int, atom: int) -> int | None:
+        """Return a set that shows whether the crash needs an atom: one that nothing hides, if there is one.
 
         That is the cause without it, else the bad end without it, else what passed without it before.
         """
@@ -153,7 +170,7 @@ class _Step:
         for on in (less, self.problem.full & ~(1 << atom), *before):
             if on and on not in self.seen.masked:
                 return on
-        return less
+        return None
 
     def _minimal(self, mask: int) -> bool:
         """Return whether the set was seen to pass without each of its atoms."""
@@ -182,7 +199,7 @@ class _Step:
     def _settled(self, cause: Cause) -> list[Trial] | Cause:
         """Return the cause once "good with it" was launched to confirm it, else that launch."""
         on = cause.flags | cause.undetermined
-        if self._confirmed(on, Outcome.SAME):
+        if self._confirmed(on, Outcome.SAME) or self._hidden(on):
             return cause
         trials = [Trial(on, Purpose.CONFIRM)]
         if self.hosts > 1:
@@ -196,6 +213,10 @@ class _Step:
         return any(
             o.on == on and o.purpose in proof and tells(o, hunted) is outcome for o in self.history
         )
+
+    def _hidden(self, on: int) -> bool:
+        """Return whether another failure came so often where ``on`` was launched that proof is given up."""
+        return sum(1 for m in self.seen.masked if m == on) >= HIDDEN
 
     # rounds
 
@@ -271,11 +292,11 @@ class _Step:
         """Return the launches that are wanted once more, because the crash may just stay away."""
         out: list[Trial] = []
         for cause in self.found:
-            odds = doubts(cause.flags, self.seen.passes, self.seen.crashes)
+            odds = doubts(cause.flags, self.problem.size, self.seen.passes, self.seen.crashes)
             flaky = self._passed(cause.flags)
             limit, sure = (FLAKY_DOUBT, FLAKY_SURE) if flaky else (FINAL_DOUBT, SURE)
             if cause.flags.bit_count() > 2 and not flaky:
-                sure = min(sure, WIDE_SURE)
+                limit, sure = WIDE_DOUBT, min(sure, WIDE_SURE)
             if not odds or (max(odds.values()) <= limit and cause.probability >= sure):
                 continue
             worst = max(odds, key=odds.__getitem__)
@@ -284,7 +305,7 @@ class _Step:
                 out.append(Trial(leg, Purpose.CONFIRM))
             elif cause.flags & ~(1 << worst):
                 on = self._less(cause.flags | cause.undetermined, worst)
-                out.append(Trial(on, Purpose.SEARCH))
+                out += [Trial(on, Purpose.SEARCH)] if on is not None else []
         flags = sum_of(c.flags for c in self.found)
         shown = sum(1 for p in self.seen.passes if not self.problem.full & ~flags & ~p)
         if not out and shown and shown < self._silences():
@@ -319,7 +340,7 @@ class _Step:
         open_ = sum_of(c.undetermined for c in self.found)
         causes = tuple(
             Cause(
-                c.flags, c.undetermined, c.masked_by, shown and bool(c.flags),
+                c.flags, c.undetermined, c.masked_by, shown and bool(c.flags) and self._crashes(c),
                 self.problem.full & ~flags & ~clean, c.probability,
             )
             for c in self.found
@@ -329,18 +350,21 @@ class _Step:
         innocent = (self._cleared() | clean) & ~flags & ~open_
         return Verdict(Status.FOUND, causes, innocent)
 
+    def _crashes(self, cause: Cause) -> bool:
+        return self._confirmed(cause.flags | cause.undetermined, Outcome.SAME)
+
     def _cleared(self) -> int:
         """Return the atoms seen in a pass."""
         return sum_of(self.seen.passes)
 
-    def give_up(self, reason: str) -> Verdict:
+    def give_up(self, reason: str, status: Status = Status.BUDGET) -> Verdict:
         """Return what is believed after ``plan``, for a search that ends early."""
         crashes = self.unexplained()
         suspects: tuple[tuple[int, float], ...] = ()
         if crashes:
             bad = min(crashes, key=lambda c: (c.bit_count(), c))
             suspects = believe(self.problem.weights, bad, self.seen.passes, crashes).ranked()
-        return Verdict(Status.BUDGET, tuple(self.found), reason=reason, suspects=suspects)
+        return Verdict(status, tuple(self.found), reason=reason, suspects=suspects)
 
 
 def sum_of(masks: Iterable[int]) -> int:

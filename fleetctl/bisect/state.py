@@ -151,7 +151,10 @@ class State:
         return entry
 
     def mark(self, number: int, word: str) -> Entry:
-        """Correct the outcome of a launch. UsageError ``no-trial``, ``bad-mark``."""
+        """Correct the outcome of a launch; an end that is skipped is launched again.
+
+        UsageError ``no-trial``, ``bad-mark``.
+        """
         if word not in MARKS:
             raise UsageError("bad-mark", f"{word!r} is none of good, bad, skip")
         for place, entry in enumerate(self.trials):
@@ -159,6 +162,8 @@ class State:
                 changed = replace(entry, outcome=MARKS[word].value, was=entry.was or entry.outcome)
                 if word == "bad":
                     changed = self._as_hunted(changed)
+                if word == "skip" and self._is_end(entry):
+                    changed = replace(changed, outcome=Outcome.INFRA.value)
                 self.trials[place] = changed
                 self._reopen()
                 return changed
@@ -167,6 +172,10 @@ class State:
             f"{self.id} has no trial {number}",
             hint=f"it has 1 to {self.trials[-1].number}" if self.trials else "it has none yet",
         )
+
+    def _is_end(self, entry: Entry) -> bool:
+        every = self.stages[max(entry.stage, 0)].space.switches
+        return not entry.on or len(entry.on) == len(every)
 
     def _as_hunted(self, entry: Entry) -> Entry:
         hunted = self.hunted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleetctl.bisect.estimate import Estimate, floor, remaining
-from fleetctl.bisect.model import History, Observation, Options, Outcome, Problem, Trial
+from fleetctl.bisect.model import History, Observation, Options, Outcome, Problem, Purpose, Trial
 from fleetctl.bisect.planner import next_step
 
 EIGHT = Problem((1.0,) * 8)
@@ -38,3 +38,19 @@ def test_a_search_that_cannot_end_is_cut_off() -> None:
     stubborn = Problem((1.0, 1.0), Options(bad_runs=10**6))
     masked = Observation(1, Outcome.OTHER, phase="dist-init", signature="x")
     assert remaining(stubborn, (masked,)).high <= 60
+
+
+def test_what_was_launched_before_lowers_the_least_budget_to_the_proofs() -> None:
+    problem = Problem((1.0,) * 8)
+    ends = (
+        Observation(255, Outcome.SAME, Purpose.PAID),
+        Observation(0, Outcome.PASS, Purpose.PAID),
+    )
+    assert floor(problem) == 7
+    assert floor(problem, ends[:1]) == 3
+    assert floor(problem, ends * 3) == 2
+
+
+def test_nothing_left_reads_as_nothing() -> None:
+    assert str(Estimate(0.0, 0)) == "none"
+    assert str(Estimate(0.4, 1)) == "about 1"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -129,6 +131,70 @@ def test_nothing_false_is_said_where_earlier_failures_hide_the_crash(
         assert not found.flags & ~cause
         assert not cause & ~(found.flags | found.undetermined)
     assert not step.innocent & cause
+
+
+@pytest.mark.parametrize("size", [2, 5, 8, 16])
+def test_the_launch_that_finds_a_single_culprit_is_its_proof(size: int) -> None:
+    for atom in range(size):
+        verdict, history = play(Problem((1.0,) * size), (1 << atom,))
+        assert [c.flags for c in verdict.causes] == [1 << atom]
+        crashes = [o.on for o in history if o.outcome is Outcome.SAME]
+        assert len(set(crashes)) == len(crashes)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 8), st.integers(1, 3), st.lists(st.integers(1, 9), min_size=4, max_size=4),
+       st.randoms(use_true_random=False))  # fmt: skip
+def test_whatever_comes_a_bisect_ends(n: int, hosts: int, shares: list[int], rng: Random) -> None:
+    problem, outcomes = Problem((1.0,) * n), list(Outcome)[:4]
+    history: History = (observed(problem.full, Outcome.SAME), observed(0, Outcome.PASS))
+    while isinstance(step := next_round(problem, history, hosts), tuple):
+        for trial in step:
+            came = rng.choices(outcomes, shares)[0]
+            phase = "dist-init" if came is Outcome.OTHER else "graph-capture"
+            history += (Observation(trial.on, came, trial.purpose, phase, came.value),)
+        assert len(history) < 200
+
+
+@settings(max_examples=20, deadline=None)
+@given(certain(), st.integers(3, 12))
+def test_a_crash_that_does_not_come_any_more_ends_the_search_soon(
+    drawn: tuple[Problem, tuple[int, ...]], last: int
+) -> None:
+    problem, causes = drawn
+    history: History = ()
+    while isinstance(step := next_step(problem, history), Trial):
+        there = launch(causes, step)
+        gone = len(history) >= last
+        history += (observed(step.on, Outcome.PASS, step.purpose) if gone else there,)
+        assert len(history) <= last + 45
+    assert step.status in (Status.INCONCLUSIVE, Status.FOUND)
+
+
+def test_a_crash_that_came_before_and_never_again_is_told_as_such() -> None:
+    problem = Problem((1.0, 1.0))
+    history: History = tuple(observed(on, Outcome.SAME, Purpose.PAID) for on in (3, 1, 3, 1, 3, 1))
+    history += (observed(0, Outcome.PASS), observed(2, Outcome.PASS))
+    while isinstance(step := next_step(problem, history), Trial):
+        history += (observed(step.on, Outcome.PASS, step.purpose),)
+    assert step.status is Status.INCONCLUSIVE
+    assert "does not come any more" in step.reason
+    assert step.suspects
+    assert len(history) <= 20
+
+
+@pytest.mark.parametrize("came", [Outcome.OTHER, Outcome.INVALID], ids=["another failure", "skip"])
+def test_a_proof_that_something_hides_each_time_is_given_up_and_not_claimed(came: Outcome) -> None:
+    problem = Problem((1.0,) * 4)
+    proofs = (Purpose.CONFIRM, Purpose.OUTRIGHT)
+    history: History = ()
+    while isinstance(step := next_step(problem, history), Trial):
+        seen = launch((0b0011,), step)
+        if step.purpose in proofs and seen.outcome is Outcome.SAME:
+            seen = Observation(step.on, came, step.purpose, "dist-init", "hides")
+        history += (seen,)
+        assert len(history) < 60
+    assert not any(c.confirmed for c in step.causes)
 
 
 def observed(

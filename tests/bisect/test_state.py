@@ -163,3 +163,10 @@ def test_a_row_says_what_is_off_where_that_is_shorter() -> None:
     assert report.said_set(["a", "b", "c"], names) == "all but d"
     assert report.said_set(["a"], names) == "a"
     assert report.said_set(["a", "b", "c"], []) == "a + b + c"
+
+
+def test_an_end_that_is_skipped_is_launched_again_and_a_trial_between_is_not() -> None:
+    state = made()
+    assert state.mark(1, "skip").outcome == Outcome.INFRA
+    assert state.mark(2, "skip").outcome == Outcome.INFRA
+    assert state.mark(4, "skip").outcome == Outcome.INVALID
