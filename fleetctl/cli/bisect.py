@@ -141,11 +141,12 @@ def abandon(
     from fleetctl.config.site import load_site
     from fleetctl.errors import RefusedError
     from fleetctl.report import bisect as report
-    from fleetctl.trials import start, store
+    from fleetctl.trials import running, store
 
     state = store.load(bisect)
     if not show.confirm(f"Clean up after {state.id} on {', '.join(state.hosts)}?", yes=yes):
         raise RefusedError("not-confirmed", "nobody said yes", hint="say yes, or give --yes")
-    job = start.resume(load_site(), state, [], start.Asked())
-    start.abandon(job, lambda event: show.note(report.event_line(event) or event["event"]))
+    running.abandon(
+        load_site(), state, lambda event: show.note(report.event_line(event) or event["event"])
+    )
     return 0

@@ -59,7 +59,7 @@ def bisect_flags(
         ),
     ] = "",
     max_trials: Annotated[
-        int | None, typer.Option(metavar="N", help="Launch at most so often.")
+        int | None, typer.Option(min=1, metavar="N", help="Launch at most so often.")
     ] = None,
     max_minutes: Annotated[
         float | None, typer.Option(metavar="MIN", min=0.0, help="Begin no launch after so long.")
@@ -94,7 +94,7 @@ def bisect_flags(
         typer.Option("--fast-load", help="Search with dummy weights, if they crash the same way."),
     ] = False,
     fast_layers: Annotated[
-        int | None, typer.Option(metavar="N", help="With --fast-load: only so many layers.")
+        int | None, typer.Option(min=1, metavar="N", help="With --fast-load: only so many layers.")
     ] = None,
     take_down: Annotated[
         list[str] | None,
@@ -109,7 +109,8 @@ def bisect_flags(
         str, typer.Option(metavar="COMMAND", help="Run here when it is back (STATE).")
     ] = "",
     port: Annotated[
-        int | None, typer.Option(help="Port of the trials (default: the service's plus 7).")
+        int | None,
+        typer.Option(min=1, max=65535, help="Port of the trials (default: the service's plus 7)."),
     ] = None,
     timeout: Annotated[
         float | None,
@@ -120,7 +121,7 @@ def bisect_flags(
         typer.Option(metavar="SECONDS", min=0.0, help="No sign of life for that long is a hang."),
     ] = None,
     gpu_limit_mib: Annotated[
-        float, typer.Option(help="GPU memory that may be in use between trials.")
+        float, typer.Option(min=0, help="GPU memory that may be in use between trials.")
     ] = 2048.0,
     break_lock: Annotated[
         str, typer.Option(metavar="REASON", help="Take the lock from who holds it.")
@@ -186,13 +187,16 @@ def bisect_flags(
             if names and not store.here(resume)
             else store.load(resume)
         )
-        job = _with_names_typed(lambda a: go_on(site, state, names, a), asked, as_json=as_json)
+        job = go_on(site, state, names, asked)
     else:
-        job = _begin(site, names, asked, as_json=as_json)
+        job = _begin(site, names, asked)
     view = bisect_view.View(job, as_json=as_json)
     view.plan()
     if dry_run:
         return int(Exit.OK)
+    if job.settled:
+        return bisect_view.run(job, view)
+    _type_names(job, as_json=as_json)
     if not show.confirm(view.question(), yes=yes, as_json=as_json):
         raise RefusedError(
             "not-confirmed", "nobody said yes", hint="say yes when asked, or give --yes"
@@ -202,7 +206,7 @@ def bisect_flags(
     return bisect_view.run(job, view)
 
 
-def _begin(site: Site, names: list[str], asked: Asked, *, as_json: bool) -> Job:
+def _begin(site: Site, names: list[str], asked: Asked) -> Job:
     from fleetctl.trials.start import plan
 
     if not asked.bad:
@@ -211,20 +215,16 @@ def _begin(site: Site, names: list[str], asked: Asked, *, as_json: bool) -> Job:
         raise UsageError(
             "no-good", "which profile works?", hint="--good PROFILE or --good-last-ready"
         )
-    targets = site.select(names)
-    return _with_names_typed(lambda a: plan(site, targets, a), asked, as_json=as_json)
+    return plan(site, site.select(names), asked)
 
 
-def _with_names_typed(make: object, asked: Asked, *, as_json: bool) -> Job:
-    """Make the job; where a protected host stands in the way, its name can be typed."""
+def _type_names(job: Job, *, as_json: bool) -> None:
+    """Have the name of each protected host typed on which something goes down, or refuse."""
     from dataclasses import replace
 
-    while True:
-        try:
-            return make(asked)  # type: ignore[operator,no-any-return]
-        except RefusedError as error:
-            name = error.where.partition("/")[0]
-            again = error.reference == "protected-host" and not as_json
-            if not again or not show.type_name(name):
-                raise
-            asked = replace(asked, protected=(*asked.protected, name))
+    from fleetctl.trials.start import refuse_unnamed
+
+    for name in job.unnamed():
+        if not as_json and show.type_name(name):
+            job.asked = replace(job.asked, protected=(*job.asked.protected, name))
+    refuse_unnamed(job)

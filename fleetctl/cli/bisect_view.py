@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fleetctl.bisect import verdict as verdicts
 from fleetctl.bisect.estimate import remaining
 from fleetctl.cli import show
-from fleetctl.errors import Exit, FleetError
+from fleetctl.errors import Exit, FleetError, LockedError
 from fleetctl.report import bisect as report
 from fleetctl.trials import store, words
 
@@ -69,7 +71,11 @@ class View:
                 for e in known
             ]
         rounds = "launches" if len(state.hosts) == 1 else f"rounds of {len(state.hosts)} launches"
-        lines.append(f"  {left} {rounds}, {left.minutes(each)} at {each:.0f} s each")
+        guess = "" if words.measured(state) else ", which is a guess: none was measured yet"
+        if self.job.settled:
+            lines.append("  nothing is left to launch")
+        else:
+            lines.append(f"  {left} {rounds}, {left.minutes(each)} at {each:.0f} s each{guess}")
         for host, targets in self.job.serving.items():
             names = ", ".join(t.service.name for t in targets)
             if names:
@@ -163,30 +169,47 @@ class View:
 
 def run(job: Job, view: View) -> int:
     """Run the job to its verdict, show it, and write the report."""
+    from fleetctl.trials.host import interruptible
+
     try:
-        return _run(job, view)
+        with interruptible():
+            return _run(job, view)
     finally:
         pid_file(job.state.id).unlink(missing_ok=True)
 
 
 def _run(job: Job, view: View) -> int:
-    from fleetctl.trials import start
+    from fleetctl.trials import running
 
     try:
-        said = start.run(job, view.tell)
+        said = running.run(job, view.tell)
         while said["status"] == "does-not-reproduce" and _once_more(job, view):
-            said = start.run(job, view.tell)
+            said = running.run(job, view.tell)
     except KeyboardInterrupt:
-        show.note(
-            f"interrupted; the host is clean. `fleetctl bisect-flags --resume {job.state.id}` goes on"
-        )
+        with contextlib.suppress(OSError):  # the terminal may be closed
+            show.note(f"interrupted; {_left(job)}. `{_go_on(job)}` goes on")
         return int(Exit.INTERRUPTED)
     except FleetError:
-        show.note(f"the state is kept: `fleetctl bisect-flags --resume {job.state.id}` goes on")
+        show.note(f"the state is kept: `{_go_on(job)}` goes on")
         raise
     said["report"] = str(write_report(job.state))
     finish(job.state, said, as_json=view.as_json)
     return int(Exit.OK if said["status"] == "found" else Exit.NEGATIVE)
+
+
+def _left(job: Job) -> str:
+    """Return in what order the hosts were left."""
+    left = job.state.more.get("left_behind")
+    down = [f"{d['host']}/{d['service']}" for d in job.state.taken_down]
+    found = f"left as it is: {left}" if left else "no trial is left on the host"
+    return found + (f"; STILL DOWN: {', '.join(down)}" if down else "")
+
+
+def _go_on(job: Job) -> str:
+    """Return the command that goes on with a bisect."""
+    down = [t.service.name for host in job.serving.values() for t in host]
+    more = "".join(f" --take-down {name}" for name in dict.fromkeys(down))
+    return f"fleetctl bisect-flags --resume {job.state.id}{more}"
 
 
 def _once_more(job: Job, view: View) -> bool:
@@ -237,10 +260,16 @@ def pid_file(bisect: str) -> Path:
 def detach(job: Job, *, as_json: bool) -> int:
     """Start the job again in a process of its own, which outlives this terminal."""
     state = job.state
+    if (pid := alive(state.id)) is not None:
+        raise LockedError(
+            "runs-already",
+            f"{state.id} is on its way as process {pid}",
+            hint=f"fleetctl bisect attach {state.id}",
+        )
     state.status = "stopped"
     store.save(state)
-    argv = [sys.executable, "-m", "fleetctl", *_words(state.id)]
-    with log_file(state.id).open("ab") as log:
+    argv = [sys.executable, "-m", "fleetctl", *_words(state.id, job.asked.protected)]
+    with log_file(state.id).open("wb") as log:
         child = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
@@ -256,8 +285,8 @@ def detach(job: Job, *, as_json: bool) -> int:
     return int(Exit.OK)
 
 
-def _words(bisect: str) -> list[str]:
-    """Return the command line again, as one that resumes and does not ask."""
+def _words(bisect: str, protected: Sequence[str]) -> list[str]:
+    """Return the command line again, as one that resumes and does not ask: what was typed is in it."""
     own = sys.argv[1:] if sys.argv[0] != "-m" else sys.argv[2:]
     drop = ("--detach", "--json", "--yes", "-y", "--dry-run")
     kept, skip = [], False
@@ -268,7 +297,8 @@ def _words(bisect: str) -> list[str]:
             skip = True
         elif not word.startswith(("--good", "--bad=", "--resume=")) and word not in drop:
             kept.append(word)
-    return [*kept, "--resume", bisect, "--yes", "--json"]
+    typed = [word for name in protected for word in ("--yes-protected", name)]
+    return [*kept, *typed, "--resume", bisect, "--yes", "--json"]
 
 
 def alive(bisect: str) -> int | None:
@@ -277,5 +307,8 @@ def alive(bisect: str) -> int | None:
         pid = int(pid_file(bisect).read_text())
         os.kill(pid, 0)
     except (OSError, ValueError):
+        return None
+    command = Path(f"/proc/{pid}/cmdline")  # after a reboot the number may be somebody else's
+    if command.is_file() and bisect not in command.read_text(errors="replace"):
         return None
     return pid

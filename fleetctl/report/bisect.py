@@ -80,7 +80,11 @@ def event_line(event: Mapping[str, Any], names: Sequence[str] = ()) -> str:
             loops = ", which only crashed: it stays down" if event.get("failing") else ""
             return f"  taking down {event['host']}/{event['service']}{loops}"
         case "brought-back":
-            return f"  {event['host']}/{event['service']} is back: {event['state']}"
+            name = f"{event['host']}/{event['service']}"
+            if event["state"] == "ready":
+                return f"  {name} is back: ready"
+            why = event.get("message") or event.get("error") or ""
+            return f"  {name} is NOT back: {event['state']}{' (' + why + ')' if why else ''}"
     return ""
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -270,23 +271,44 @@ def _lint(fault: FleetError | None) -> frozenset[str]:
     """Return the lint findings that stopped a launch, by their ids; none for any other fault."""
     faults = fault.errors if isinstance(fault, ManyErrors) else [fault] if fault else []
     named = [f.reference for f in faults if f"--no-lint={f.reference}" in f.hint]
-    config = all(f.exit_code == Exit.CONFIG for f in faults)
+    config = all(f.exit_code in (Exit.CONFIG, Exit.REFUSED) for f in faults)
     return frozenset(named) if faults and config and len(named) == len(faults) else frozenset()
 
 
-@contextlib.contextmanager
-def uninterrupted() -> Any:
-    """Hold back Ctrl-C while a host is put in order."""
-    import signal
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # Ctrl-C, a kill, a terminal that is closed
 
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Let a kill and a closed terminal end things as Ctrl-C does: hosts are put in order first."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    kept: list[Any] = []
-    before = signal.signal(signal.SIGINT, lambda *seen: kept.append(seen))
+    before = {number: signal.getsignal(number) for number in ENDS[1:]}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # nohup
+            signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-    if kept:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold back Ctrl-C, a kill and a closed terminal while a host is put in order."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    kept: list[int] = []
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in ENDS}
+    for end in ENDS:
+        signal.signal(end, lambda number, _frame: kept.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if any(before[number] is not signal.SIG_IGN for number in kept):
         raise KeyboardInterrupt

@@ -27,6 +27,7 @@ from fleetctl.trials.classify import INFRA_LABELS
 from fleetctl.trials.resolve import MOST, Resolver, companions, engine_sets
 
 READY = "ready"
+LATELY = 3
 
 
 @dataclass(slots=True)
@@ -207,6 +208,7 @@ def paid(ground: Ground, records: Iterable[Mapping[str, Any]]) -> tuple[list[Ent
 
     They are of this host and of the same code, and lie between the two ends. ``records``: the newest
     first. A failure counts where its fingerprint is known; the bad end's newest one is the hunted.
+    Of equal launches the newest ``LATELY`` count: hosts change.
     """
     good = ground.rendered(ground.good).config
     full = (1 << len(ground.space.switches)) - 1
@@ -224,8 +226,12 @@ def paid(ground: Ground, records: Iterable[Mapping[str, Any]]) -> tuple[list[Ent
         label=str(bad.get("label") or ""),
         phase=str(bad.get("phase") or "unknown"),
     )
-    entries = [_paid(ground, on, record, hunted) for on, record in reversed(placed)]
-    return [e for e in entries if e is not None], hunted
+    entries: list[Entry] = []
+    for on, record in placed:
+        entry = _paid(ground, on, record, hunted)
+        if entry is not None and sum(1 for e in entries if e.on == entry.on) < LATELY:
+            entries.append(entry)
+    return entries[::-1], hunted
 
 
 def _paid(ground: Ground, on: int, record: Mapping[str, Any], hunted: Hunted) -> Entry | None:

@@ -1,30 +1,28 @@
-"""From a command to a running bisect, and back to a host that is as it was."""
+"""From a command to a bisect that is ready to run: what is asked, and what speaks against it."""
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from fleetctl.apply import audit, standing
 from fleetctl.apply.session import Session
 from fleetctl.apply.wish import token
-from fleetctl.bisect.estimate import floor
-from fleetctl.bisect.model import Outcome, Purpose
+from fleetctl.bisect.estimate import floor, remaining
+from fleetctl.bisect.model import Outcome, Verdict
+from fleetctl.bisect.planner import next_round
+from fleetctl.bisect.refine import refine
 from fleetctl.bisect.state import Stage, State
 from fleetctl.clock import SystemClock, rfc3339
 from fleetctl.config.site import Site
-from fleetctl.errors import FleetError, RefusedError, UsageError
+from fleetctl.errors import RefusedError, UsageError
 from fleetctl.model.fleet import Profile, Service, Target
-from fleetctl.trials import downtime, patched, store
-from fleetctl.trials.host import MODULES_HERE, Rules, TrialHost, uninterrupted
-from fleetctl.trials.runner import Bisect, How
+from fleetctl.trials import downtime, patched, wishes, words
+from fleetctl.trials.host import MODULES_HERE, Rules
+from fleetctl.trials.runner import How
 from fleetctl.trials.setup import Ground, became_ready, good_from_record, paid, survey
 
-Event = dict[str, Any]
-Tell = Callable[[Event], None]
 LAST_READY = "(last ready)"
 
 
@@ -49,17 +47,34 @@ class Asked:
 
 
 @dataclass(slots=True)
-class Job:
-    """A bisect that is ready to run; nothing was changed on a host yet."""
+class Claim:
+    """A bisect with its hosts and what has to go down there; nothing was changed on a host yet."""
 
     state: State
-    ground: Ground
     targets: list[Target]
     asked: Asked
     serving: dict[str, list[Target]] = field(default_factory=dict)  # host → what goes down
     failing: set[str] = field(
         default_factory=set
     )  # of those: in a crash loop, not to be started again
+
+    def unnamed(self) -> list[str]:
+        """Return the protected hosts on which something goes down and whose name nobody typed yet."""
+        return [
+            t.host.name
+            for t in self.targets
+            if self.serving.get(t.host.name)
+            and t.host.protected
+            and t.host.name not in self.asked.protected
+        ]
+
+
+@dataclass(slots=True)
+class Job(Claim):
+    """A bisect that is ready to run."""
+
+    ground: Ground = field(kw_only=True)
+    settled: bool = False  # what is known is an answer already: nothing is launched
 
 
 def trial_of(target: Target, rules: Rules) -> Target:
@@ -84,9 +99,10 @@ def plan(site: Site, targets: Sequence[Target], asked: Asked) -> Job:
         )  # fmt: skip
     asked = replace(asked, rules=replace(asked.rules, patches=patches))
     state = _new_state(ground, targets, asked)
+    state.options["seconds_each"] = _seconds_known(records)
     if asked.use_paid:
         _pay(state, ground, records)
-    job = Job(state, ground, list(targets), asked)
+    job = Job(state, list(targets), asked, ground=ground)
     _check_budget(job)
     _check_others(job)
     return job
@@ -163,17 +179,23 @@ def _new_state(ground: Ground, targets: Sequence[Target], asked: Asked) -> State
             "max_trials": asked.max_trials,
             "bad_runs": asked.bad_runs,
             "strategy": asked.strategy,
-            "check": asked.how.check,
             "patches": {n: ground.digests[n] for n in asked.patches},
             "space": ground.space.digest(),
+            **wishes.kept(asked),
         },
         updated_at=rfc3339(now),
     )
 
 
+def _seconds_known(records: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return how long launches of this service took lately until they were ready, None where none did."""
+    known = [float(r["ready_seconds"]) for r in records if r.get("ready_seconds")][:5]
+    return round(sum(known) / len(known), 1) if known else None
+
+
 def _pay(state: State, ground: Ground, records: Sequence[Mapping[str, Any]]) -> None:
     """Take earlier launches as trials. A check or a request could have judged them otherwise: then none."""
-    if state.options.get("check"):
+    if state.options.get("check") or state.options.get("requests_hash"):
         return
     entries, hunted = paid(ground, records)
     if any(e.outcome == Outcome.SAME for e in entries):
@@ -186,9 +208,7 @@ def _pay(state: State, ground: Ground, records: Sequence[Mapping[str, Any]]) -> 
 
 
 def _check_budget(job: Job) -> None:
-    least = floor(job.state.problem()) - sum(
-        1 for e in job.state.trials if e.purpose == Purpose.PAID
-    )
+    least = floor(job.state.problem(), job.state.history())
     limit = job.asked.max_trials
     if limit is not None and limit < least:
         raise UsageError(
@@ -214,21 +234,25 @@ def _check_others(job: Job) -> None:
         trial = trial_of(target, job.asked.rules)
         stands = downtime.serving(target, trial, facts)
         job.serving[target.host.name] = downtime.check(
-            target, stands, list(job.asked.take_down), estimate="the whole bisect"
+            target, stands, list(job.asked.take_down), estimate=_outage(job.state)
         )
         if facts.unit.alive and not facts.unit.active:
             job.failing.add(str(target))
-        _check_protected(target, job)
 
 
-def _check_protected(target: Target, job: Job) -> None:
-    host = target.host
-    if job.serving[host.name] and host.protected and host.name not in job.asked.protected:
+def _outage(state: State) -> str:
+    left = remaining(state.problem(), state.history(), len(state.hosts))
+    return left.minutes(words.seconds_each(state))
+
+
+def refuse_unnamed(claim: Claim) -> None:
+    """Raise RefusedError ``protected-host`` where something goes down on one whose name nobody typed."""
+    for name in claim.unnamed():
         raise RefusedError(
             "protected-host",
-            f"{host.name} is protected, and a serving unit would go down",
-            where=str(target),
-            hint=f"type its name when asked, or give --yes-protected {host.name}",
+            f"{name} is protected, and a serving unit would go down",
+            where=f"{name}/{claim.state.service}",
+            hint=f"type its name when asked, or give --yes-protected {name}",
         )
 
 
@@ -237,14 +261,8 @@ def _check_protected(target: Target, job: Job) -> None:
 
 def resume(site: Site, state: State, hosts: Sequence[str], asked: Asked) -> Job:
     """Return the job of a state that was interrupted. Refuses another host, version or pair of profiles."""
-    targets = site.select([f"{h}/{state.service}" for h in (hosts or state.hosts)])
-    if sorted(t.host.name for t in targets) != sorted(state.hosts):
-        raise RefusedError(
-            "other-host",
-            f"{state.id} is of {', '.join(state.hosts)}",
-            where=", ".join(t.host.name for t in targets),
-            hint="start a bisect of its own there; the launches do not carry over",
-        )
+    targets = targets_of(site, state, hosts)
+    asked = wishes.again(asked, state)
     bad = site.profile(state.bad)
     with Session(targets[0].host, modules=MODULES_HERE) as session:
         had = None
@@ -276,111 +294,27 @@ def resume(site: Site, state: State, hosts: Sequence[str], asked: Asked) -> Job:
         )
     state.options["max_trials"] = asked.max_trials or state.options.get("max_trials")
     state.options["bad_runs"] = max(asked.bad_runs, int(state.options.get("bad_runs") or 0))
-    how = replace(asked.how, check=asked.how.check or state.options.get("check") or "")
-    job = Job(state, ground, targets, replace(asked, how=how))
-    _check_others(job)
+    job = Job(state, targets, asked, ground=ground)
+    job.settled = not state.taken_down and _settled(state)
+    if not job.settled:
+        _check_others(job)
     return job
 
 
-def newest(session_hosts: Sequence[TrialHost], state: State) -> State:
-    """Return the newer of our copy and the host's: somebody else may have gone on with it."""
-    for host in session_hosts:
-        there = host.load(state.id)
-        if there is not None and int(there.get("version", 0)) > state.version:
-            return State.from_json(there, f"{host.name}:/var/lib/fleetctl/bisect/{state.id}.json")
-    return state
+def _settled(state: State) -> bool:
+    """Return whether the launches that are known make a verdict, with no group left to take apart."""
+    step = next_round(state.problem(), state.history(), len(state.hosts))
+    return isinstance(step, Verdict) and not refine(State.from_json(state.to_json()), step)
 
 
-# --- running ---
-
-
-def run(job: Job, tell: Tell) -> dict[str, Any]:
-    """Run the job and return the verdict. Whatever happens, the hosts are left as they were found."""
-    stop = threading.Event()
-    hosts = [TrialHost(t, job.state.id, job.asked.rules, stop) for t in job.targets]
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(_downtime(job, tell))
-        _occupy(stack, hosts, job)
-        return Bisect(job.state, job.ground, hosts, job.asked.how, tell).run()
-
-
-def abandon(job: Job, tell: Tell) -> None:
-    """Put the hosts in order for a bisect that nobody goes on with, and bring back what it took down."""
-    hosts = [TrialHost(t, job.state.id, job.asked.rules, threading.Event()) for t in job.targets]
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(_downtime(job, tell))
-        _occupy(stack, hosts, job)
-
-
-def _occupy(stack: contextlib.ExitStack, hosts: Sequence[TrialHost], job: Job) -> None:
-    """Take the locks, take the newer of two states, and end what a client that died left running."""
-    for host in hosts:
-        stack.callback(host.release)
-    for host in hosts:
-        host.take()
-    job.state = newest(hosts, job.state)
-    stack.callback(_leave, hosts, job)
-    for host in hosts:
-        host.end(at_once=True)
-        host.unpatch()
-
-
-def _leave(hosts: Sequence[TrialHost], job: Job) -> None:
-    """End every trial, wait for a clean room, take the trial's files away, keep the state."""
-    with uninterrupted():
-        for host in hosts:
-            try:
-                host.end(at_once=True)
-                host.clean()
-                host.remove()
-            except FleetError as error:
-                job.state.more["left_behind"] = f"{host.name}: {error}"
-        job.state.more.pop("running", None)
-        if job.state.status == "running":
-            job.state.status = "stopped"
-        store.save(job.state)
-
-
-@contextlib.contextmanager
-def _downtime(job: Job, tell: Tell) -> Iterator[None]:
-    """Take down what stands in the way, and bring it back on every way out."""
-    mine = {t.host.name: t.host for t in job.targets}
-    down = [
-        Target(mine[d["host"]], mine[d["host"]].service(d["service"]) or Service(d["service"]))
-        for d in job.state.taken_down  # by a client that died
-    ]
-    try:
-        for target in (t for host in job.serving.values() for t in host):
-            allow = f"--yes-protected={target.host.name}" if target.host.protected else ""
-            failing = str(target) in job.failing
-            if not failing:
-                down.append(target)
-            name = {"host": target.host.name, "service": target.service.name}
-            tell({"event": "take-down", "failing": failing} | name)
-            with Session(target.host) as session:
-                downtime.take_down(session, target, tell, drain=job.asked.drain, allow=allow)
-            if not failing:
-                job.state.taken_down.append(name)
-                store.save(job.state)
-        yield
-    finally:
-        with uninterrupted():
-            for target in reversed(down):
-                _bring_back(job, target, tell)
-
-
-def _bring_back(job: Job, target: Target, tell: Tell) -> None:
-    with Session(target.host) as session:
-        try:
-            event = downtime.bring_back(session, target, tell, undrain=job.asked.undrain)
-        except FleetError as error:
-            event = {"state": "not-back", "error": error.reference, "message": str(error)}
-    back = event["state"] == "ready"
-    tell({
-        "event": "brought-back", "host": target.host.name, "service": target.service.name,
-        "state": event["state"], "error": event.get("error"),
-    })  # fmt: skip
-    if back:
-        mine = {"host": target.host.name, "service": target.service.name}
-        job.state.taken_down = [d for d in job.state.taken_down if d != mine]
-        store.save(job.state)
+def targets_of(site: Site, state: State, hosts: Sequence[str] = ()) -> list[Target]:
+    """Return the targets of a bisect. RefusedError ``other-host`` for hosts that are not its own."""
+    targets = site.select([f"{h}/{state.service}" for h in (hosts or state.hosts)])
+    if sorted(t.host.name for t in targets) != sorted(state.hosts):
+        raise RefusedError(
+            "other-host",
+            f"{state.id} is of {', '.join(state.hosts)}",
+            where=", ".join(t.host.name for t in targets),
+            hint="start a bisect of its own there; the launches do not carry over",
+        )
+    return targets

@@ -18,13 +18,19 @@ def entry_json(entry: Entry) -> dict[str, Any]:
 
 
 def seconds_each(state: State) -> float:
-    """Return how long a launch takes: the mean of those measured, else five minutes."""
+    """Return how long a launch takes: the mean of those measured, else of earlier ones, else five minutes."""
+    return measured(state) or AS_IF_NEW
+
+
+def measured(state: State) -> float | None:
+    """Return the mean seconds of a launch here: the bisect's own, else earlier ones; None without any."""
     known = [
         e.seconds for e in state.trials if e.launched and e.outcome != Outcome.INFRA and e.seconds
     ]
     paid = [e.seconds for e in state.trials if e.purpose == Purpose.PAID and e.seconds]
     found = known or paid
-    return sum(found) / len(found) if found else AS_IF_NEW
+    earlier: float | None = state.options.get("seconds_each")
+    return sum(found) / len(found) if found else earlier
 
 
 def describe(switch: Switch) -> str:
