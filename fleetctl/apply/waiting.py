@@ -12,7 +12,7 @@ from fleetctl.apply.outcome import Outcome, State, state_of
 from fleetctl.apply.session import Event, Session
 from fleetctl.apply.standing import facts_of
 from fleetctl.apply.watching import watch, watch_args
-from fleetctl.errors import FleetError
+from fleetctl.errors import FleetError, UnreachableError
 from fleetctl.model.facts import HostFacts
 from fleetctl.model.fleet import Target
 from fleetctl.model.launch import LaunchConfig
@@ -101,7 +101,7 @@ class Waiting:
             "invocation_id": unit.invocation_id,
             "timeout": self.limits.get("timeout"),
         }
-        found = self.session.call("pending.next", args, timeout=None)
+        found = self._await(args)
         match found["state"]:
             case "started":
                 self.outcome.invocation_id = found["invocation_id"]
@@ -114,6 +114,14 @@ class Waiting:
             case _:
                 self._settle({"state": "interrupted", "error": "interrupted", "phase": "unknown"})
         return False
+
+    def _await(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Wait on the host for what follows an invocation, also across a connection that is lost."""
+        while True:
+            try:
+                return self.session.call("pending.next", args, timeout=None)
+            except UnreachableError:
+                self.session.reconnect(self.tell)
 
     def _down(self, invocation: str) -> bool:
         """It does not run: say why. FleetError ``not-running`` unless systemd has given up on it."""
