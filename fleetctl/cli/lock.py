@@ -36,7 +36,7 @@ def break_(
     everything: Everything = False,
     as_json: Json = False,
 ) -> int:
-    """Take a lock away from who holds it. What that client still does on the host is not stopped."""
+    """Take a lock away from who holds it. That client restarts nothing any more."""
     from fleetctl.apply import locking
 
     return _each(hosts, everything, as_json, lambda session, t: locking.break_(session, t, reason))

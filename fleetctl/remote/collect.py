@@ -1,7 +1,8 @@
 """Evidence of failures that nobody watched: the collector of ``ExecStopPost=``, and the sweep later.
 
 As a program (``collect.py --service S --unit U``) it keeps the bundle of $INVOCATION_ID before systemd
-restarts the service. It always ends with 0: evidence must never be what breaks a restart.
+restarts the service, and with ``--undo S`` it ends at a boot what a deploy had begun. It always ends
+with 0: evidence must never be what breaks a restart.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 import tarfile
 from typing import Any
 
-from fleetctl.remote import host_down, journal, patch_store, places, records, spool, unit
+from fleetctl.remote import host_down, journal, patch_store, places, records, spool, undo, unit
 from fleetctl.remote.agent import AgentError
 
 FAILED = "d9b373ed55a64feb8242e02dbe79a49c"  # systemd's MESSAGE_ID of "Failed with result …"
@@ -30,6 +31,9 @@ def main(argv: list[str]) -> int:
     invocation = os.environ.get("INVOCATION_ID", "")
     service, unit_name = options.get("--service", ""), options.get("--unit", "")
     try:
+        if "--undo" in options:
+            undo.repair(places.safe_name(options["--undo"]))
+            return 0
         places.safe_name(service)
         if invocation and unit_name:
             print("fleetctl: " + collect(service, unit_name, invocation), flush=True)

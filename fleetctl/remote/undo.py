@@ -2,19 +2,31 @@
 
 An agent that is killed, or a host that loses its power, may leave some files of a launch new and some
 old. The note has what was there before: whoever comes next takes all back, or, where the restart came
-through, takes all as done. So a host has the old launch or the new one, not a mixture.
+through, takes all as done. So a host has the old launch or the new one, not a mixture. A
+service that starts by itself at a boot waits there for a unit that does the same; it exists only meanwhile.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from typing import Any, Iterable
 
 from fleetctl.remote import files, lock, places, records, revisions, unit
 from fleetctl.remote.agent import AgentError
 
+AT_BOOT = """\
+# Written by fleetctl while it changes %(unit)s, and removed when that is done.
+[Unit]
+Description=Ends what fleetctl had begun on %(service)s when this host went down
+Before=%(unit)s
+
+[Service]
+Type=oneshot
+ExecStart=%(python)s %(program)s --undo %(service)s
+"""
 WAIT = 600.0  # seconds for a restart that systemd is at: the old server may take long to stop
 
 
@@ -33,11 +45,37 @@ def begin(service: str, unit_name: str, launch: str, invocation: str, paths: Ite
     }  # fmt: skip
     os.makedirs(os.path.dirname(_path(service)), mode=0o700, exist_ok=True)
     files.write_atomic(_path(service), records.line_of(body), mode=0o600)
+    _wait_at_boot(service, unit_name)
+
+
+def _boot_unit(service: str) -> tuple[str, str]:
+    """Return the unit that ends a change at a boot, and the link that has it started."""
+    name = "fleetctl-undo-%s.service" % service
+    return os.path.join(places.UNITS, name), os.path.join(_wants(), name)
+
+
+def _wants() -> str:
+    return os.path.join(places.UNITS, "multi-user.target.wants")
+
+
+def _wait_at_boot(service: str, unit_name: str) -> None:
+    if not os.path.lexists(os.path.join(_wants(), unit_name)):
+        return
+    path, link = _boot_unit(service)
+    words = {
+        "unit": unit_name, "service": service, "python": sys.executable,
+        "program": os.path.join(places.LIB, "collect.py"),
+    }  # fmt: skip
+    files.write_atomic(path, AT_BOOT % words)
+    files.forget(link)
+    os.symlink(path, link)
+    files.sync_folder(_wants())
 
 
 def end(service: str) -> None:
     """Forget the change: it is done, or taken back."""
-    files.forget(_path(service))
+    for path in (*_boot_unit(service), _path(service)):
+        files.forget(path)
 
 
 def pending(service: str) -> bool:

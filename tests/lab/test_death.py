@@ -14,7 +14,7 @@ from fleetctl.lab import bed
 from fleetctl.lab.box import Box
 from tests.lab import doors
 from tests.lab.conftest import start
-from tests.lab.deploying import Done, Operator, kill, leftovers
+from tests.lab.deploying import Done, Operator, kill, leftovers, unit_state
 from tests.lab.launches import NEXT, look
 
 # In front of the second of two renames: the environment is the new one, the unit still the old one.
@@ -97,6 +97,25 @@ def test_a_host_without_power_between_two_files(ops: Operator, box: Box) -> None
     assert "the host has its old launch" in done.result["message"]
     assert look(box, "main").word == "old"
     assert leftovers(box) == ""
+
+
+def test_a_service_that_starts_at_boot_starts_the_old_launch_after_that(
+    ops: Operator, box: Box
+) -> None:
+    box.console("systemctl enable sglang-main")
+    door = doors.Door(box, "between", BETWEEN)
+    process = ops.popen("deploy", "lab-01", "-p", "next", "--yes", "--json")
+    door.wait()
+    kill(process)
+    process.communicate()
+    assert look(box, "main").word not in ("old", "new")
+    box.fault("kill")
+    box.heal()
+    doors.until(lambda: unit_state(box)["ActiveState"] == "active", "it starts by itself")
+    assert look(box, "main").word == "old"
+    assert leftovers(box) == ""
+    assert "fleetctl-undo" not in box.console("find /etc/systemd/system")
+    box.console("systemctl disable sglang-main")
 
 
 def test_a_host_that_reboots_while_the_server_starts(ops: Operator, box: Box) -> None:

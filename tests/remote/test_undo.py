@@ -144,6 +144,23 @@ def test_after_a_power_cut_the_record_of_the_launch_decides(
     assert settled(host_root) == left
 
 
+def test_what_starts_at_boot_waits_for_it_only_meanwhile(
+    host_root: Path, systemctl: Systemctl
+) -> None:
+    wants = host_root / "etc/systemd/system/multi-user.target.wants"
+    undo.begin("main", UNIT, LAUNCH, "old", [])
+    assert not wants.exists(), "nothing starts it at a boot"
+    wants.mkdir()
+    (wants / UNIT).symlink_to(f"../{UNIT}")
+    undo.begin("main", UNIT, LAUNCH, "old", [])
+    text = (wants / "fleetctl-undo-main.service").read_text()
+    assert f"Before={UNIT}" in text
+    assert "collect.py --undo main" in text
+    undo.end("main")
+    assert [p.name for p in wants.iterdir()] == [UNIT]
+    assert not list(host_root.glob("etc/systemd/system/fleetctl-*"))
+
+
 def test_a_living_agent_is_left_to_its_work(host_root: Path, systemctl: Systemctl) -> None:
     other = lock.acquire("main", {"token": "other", "who": "bob"})
     undo.begin("main", UNIT, LAUNCH, "old", [])
