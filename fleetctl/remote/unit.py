@@ -8,8 +8,9 @@ from typing import Any, Sequence
 from fleetctl.remote import records, shell
 from fleetctl.remote.agent import AgentError
 
-PING = 5.0  # seconds for a word of PID 1
-SILENT = 20.0  # … without which it hangs: a reload of very many units keeps it busy for some
+PATIENCE = 5.0  # seconds for what systemd is asked for, before it is asked whether it is there
+PING = 10.0  # … for a word of PID 1
+SILENT = 30.0  # … without which it hangs: a reload of very many units keeps it busy for some
 
 PROPERTIES = (
     "Id",
@@ -71,7 +72,7 @@ def must(args: Sequence[str], reference: str, hint: str = "", timeout: float = 3
     AgentError: that reference when it says no, ``systemd-silent`` when PID 1 no longer answers.
     """
     argv = ("systemctl", "--no-ask-password", *args)
-    done = shell.insist(argv, _answers, PING, timeout)
+    done = shell.insist(argv, _answers, PATIENCE, timeout)
     if done is None:
         raise silent(" ".join(argv), args[-1])
     return shell.checked(done, argv, reference, hint)

@@ -53,7 +53,7 @@ def wait(door):
     with open(door + ".part", "w") as file:
         file.write(str(os.getpid()))
     os.rename(door + ".part", door + ".reached")
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     while not os.path.exists(door + ".open") and time.monotonic() < end:
         time.sleep(0.02)
 
@@ -73,7 +73,7 @@ class Door:
         text = "\n".join(expressions)
         self._stem.with_suffix(".door").write_text(text)
 
-    def wait(self, seconds: float = 120.0) -> int:
+    def wait(self, seconds: float = 240.0) -> int:
         """Return once an agent stands there: its process id on the host."""
         reached = self._stem.with_suffix(".reached")
         until(reached.exists, f"{self._stem.name} is reached", seconds)
@@ -92,7 +92,7 @@ def build(box: Box) -> None:
     )
 
 
-def until(said: Callable[[], object], what: str, seconds: float = 120.0) -> None:
+def until(said: Callable[[], object], what: str, seconds: float = 240.0) -> None:
     """Return once it is so."""
     end = time.monotonic() + seconds
     while not said():

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fleetctl.remote import apply, files, lock, places, records, revisions, undo, unit
+from fleetctl.remote import apply, files, lock, places, records, revisions, shell, undo, unit
 from fleetctl.remote.agent import AgentError
 from tests.remote.conftest import Systemctl
 from tests.remote.test_apply import UNIT, Session, plan, run, settled, sha
@@ -219,3 +219,20 @@ def test_a_launch_of_a_lost_agent_is_told_to_who_asks(
     assert apply.VERBS["settle"](ask, Session())["invocation_id"] is None
     run(plan(host_root))
     assert apply.VERBS["settle"](ask, Session())["invocation_id"] == "new"
+
+
+def test_a_systemd_that_hangs_is_known_while_a_slow_one_is_waited_for(
+    host_root: Path, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = host_root / "bin" / "systemctl"
+    program.write_text('#!/bin/sh\ncase "$*" in *Version*) exit $SILENT;; esac\nexec sleep $SLOW\n')
+    monkeypatch.setattr(unit, "PATIENCE", 0.05)
+    monkeypatch.setitem(shell.ENV, "SILENT", "0")
+    monkeypatch.setitem(shell.ENV, "SLOW", "0.5")
+    unit.reload_units()
+    monkeypatch.setitem(shell.ENV, "SILENT", "1")
+    monkeypatch.setitem(shell.ENV, "SLOW", "600")
+    with pytest.raises(AgentError) as caught:
+        unit.start(UNIT, restart=True)
+    assert caught.value.fields["reference"] == "systemd-silent"
+    assert caught.value.fields["hint"]
