@@ -7,7 +7,15 @@ import os
 import time
 from typing import Any
 
-from fleetctl.remote import journal, patch_marker, patch_resolve, patch_store, procs, redact
+from fleetctl.remote import (
+    journal,
+    patch_marker,
+    patch_resolve,
+    patch_store,
+    places,
+    procs,
+    redact,
+)
 
 SCHEMA = "fleetctl.patches/1"
 RANK = "sglang::scheduler"
@@ -59,6 +67,40 @@ def judge_record(state: dict[str, Any], record: dict[str, Any]) -> dict[str, Any
     seen = {p["pid"]: _sees(p["pid"], state, record) for p in ranks_of(running)}
     verdict, why = judge(record, running, said, seen, patch_store.changed(state, record))
     return describe(state, record, verdict, why, said, unit.invocation)
+
+
+def ending(state: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
+    """Return one patch as it is taken out: where what runs now is silent, what an earlier crash told."""
+    judged = judge_record(state, record)
+    before = None if judged["result"] else _said_before(state["service"], record)
+    if before is None:
+        return judged
+    return dict(judged, **{k: before.get(k) for k in ("result", "markers", "invocation_id")})
+
+
+def _said_before(service: str, record: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the patch's row in the newest evidence since the push, or None."""
+    base = os.path.join(places.SPOOL, places.safe_name(service))
+    found = []
+    for name in os.listdir(base) if os.path.isdir(base) else []:
+        folder = os.path.join(base, name)
+        created = str(_object(os.path.join(folder, "manifest.json")).get("created_at", ""))
+        if created >= patch_store.stamp(record["pushed_at"]):
+            rows = _object(os.path.join(folder, "patches.json")).get("patches") or []
+            found += [(created, n, r) for n, r in enumerate(rows) if _told(r, record)]
+    return dict(max(found, key=lambda f: f[:2])[2]) if found else None
+
+
+def _told(row: dict[str, Any], record: dict[str, Any]) -> bool:
+    return row.get("digest") == record["digest"] and bool(row.get("result"))
+
+
+def _object(path: str) -> dict[str, Any]:
+    try:
+        found = json.loads(patch_store.read(path))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def ranks_of(running: list[dict[str, Any]]) -> list[dict[str, Any]]:

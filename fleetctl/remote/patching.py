@@ -301,7 +301,7 @@ def revert(args: dict[str, Any], _session: Any = None) -> dict[str, Any]:
             new = patch_plan.without(new, name)
         new = patch_plan.forgetting(new, left)
         hashes = _originals(state, new, left)
-        ends = [patch_proof.judge_record(state, p) for p in state["patches"] if p["name"] in gone]
+        ends = [patch_proof.ending(state, p) for p in state["patches"] if p["name"] in gone]
         patch_change.move(patch_plan.forgetting(state, left), new)
         _tell(state["service"], ends, args)
         result: dict[str, Any] = {

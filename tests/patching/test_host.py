@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import shutil
 import stat
@@ -367,6 +368,23 @@ class TestTwoPeople:
         assert all(f.reference == "locked" and f.exit_code == Exit.LOCKED for f in faults)
         assert len(scratch.status()) == 2 - len(faults)
         assert [over for _, over in scratch.binds].count(scratch.runner) == 1
+
+    def test_what_an_earlier_crash_told_is_kept_when_the_patch_goes(
+        self, scratch: Scratch, patch: Patch
+    ) -> None:
+        digest = scratch.push(patch)["digest"]
+        for name, when, said in (("a1", "2999-01-01", "pair 5 of 6"), ("b2", "2020-01-01", "old")):
+            folder = scratch.root / "var/lib/fleetctl/spool/main" / name
+            folder.mkdir(parents=True)
+            manifest = {"schema": "fleetctl.bundle/1", "invocation_id": name, "files": {}}
+            (folder / "manifest.json").write_text(json.dumps(manifest | {"created_at": when}))
+            row = {"name": patch.name, "digest": digest, "result": said, "markers": 3}
+            row["invocation_id"] = name
+            (folder / "patches.json").write_text(json.dumps({"patches": [row]}))
+        scratch.revert()
+        last = hosts.history(scratch.link.call, scratch.link.target)[-1]
+        told = (last["result"], last["markers"], last["invocation_id"])
+        assert told == ("pair 5 of 6", 3, "a1")
 
     def test_revert_by_another_person_is_told_in_the_history(
         self, scratch: Scratch, patch: Patch
