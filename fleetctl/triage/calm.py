@@ -144,6 +144,10 @@ def _hung(story: Story) -> Answer | None:
         return Answer(
             False, State.HUNG, "hang-healthcheck", Phase.SERVING, Verdict.SUPPORTED, why=why
         )
+    dumped = story.of("stacks")
+    ended = story.of("dead", "killed", "stop", "fatal-head")
+    if dumped and not ended and dumped[-1].unit.index > story.last("alive", "batch"):
+        return _hang(dumped[0], "somebody took the stacks of its processes; nothing ran after that")
     probe = silent(story)
     if probe is not None:
         why = "the scheduler fell silent while it had requests; health is still answered"

@@ -21,6 +21,7 @@ MEANINGS = (
     "dead",
     "killed",
     "platform",
+    "stacks",
     "fatal-head",
     "request",
     "wrapper",
