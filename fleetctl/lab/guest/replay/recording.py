@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 LONGEST_PAUSE = 60.0
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """One line of a recording. ``process`` is main, scheduler or detokenizer; ``pause`` is before it."""
 
     pause: float
@@ -20,8 +18,7 @@ class Line:
     text: str
 
 
-@dataclass(frozen=True)
-class Recording:
+class Recording(NamedTuple):
     """A start-up as it was recorded, and the remarks at its head (``recorded:`` or ``composed-from:``)."""
 
     name: str

@@ -21,9 +21,8 @@ from __future__ import annotations
 import random
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 # In the order of a start; a release that prints none of a phase's lines counts as in the phase before.
 PHASES: dict[str, tuple[str, ...]] = {
@@ -43,12 +42,11 @@ class ScenarioError(Exception):
     """The scenario file is wrong; the message says where."""
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """One thing that can happen."""
 
-    when: dict[str, Any] = field(default_factory=dict)
-    env: dict[str, str] = field(default_factory=dict)
+    when: dict[str, Any] = {}  # noqa: RUF012  a tuple's default
+    env: dict[str, str] = {}  # noqa: RUF012
     request: dict[str, Any] | None = None
     phase: str = "graph-capture"
     ranks: Any = "all"
@@ -78,8 +76,7 @@ class Outcome:
         )
 
 
-@dataclass(frozen=True)
-class Scenario:
+class Scenario(NamedTuple):
     """A file of outcomes; the first that applies happens, and without any the server serves."""
 
     name: str = "serves"
@@ -149,7 +146,7 @@ def load(path: Path) -> Scenario:
 
 def _outcome(path: Path, number: int, raw: dict[str, Any]) -> Outcome:
     where = f"{path}: outcome {number}"
-    unknown = raw.keys() - Outcome.__dataclass_fields__.keys()
+    unknown = raw.keys() - set(Outcome._fields)
     if unknown:
         raise ScenarioError(f"{where}: unknown key {sorted(unknown)[0]!r}")
     made = Outcome(**raw | {"starts": tuple(raw.get("starts", ()))})

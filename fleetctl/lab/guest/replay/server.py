@@ -8,7 +8,6 @@ import signal
 import sys
 import threading
 import time
-import uuid
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -311,10 +310,10 @@ def _made_up(path: str, body: dict[str, Any], model: str) -> dict[str, Any]:
     usage = {"prompt_tokens": 1, "completion_tokens": count, "total_tokens": count + 1}
     if path == "/generate":
         reason = {"type": "length", "length": count}
-        info = {"id": uuid.uuid4().hex, "finish_reason": reason, "completion_tokens": count}
+        info = {"id": os.urandom(16).hex(), "finish_reason": reason, "completion_tokens": count}
         return {"text": text, "output_ids": [0] * count, "meta_info": info}
     choice: dict[str, Any] = {"index": 0, "finish_reason": "length"}
     choice |= (
         {"message": {"role": "assistant", "content": text}} if "chat" in path else {"text": text}
     )
-    return {"id": uuid.uuid4().hex, "model": model, "choices": [choice], "usage": usage}
+    return {"id": os.urandom(16).hex(), "model": model, "choices": [choice], "usage": usage}
