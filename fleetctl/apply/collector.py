@@ -14,18 +14,16 @@ HEAD = '''#!/usr/bin/env python3
 
 The modules below are fleetctl's own for hosts (standard library only), one text each.
 """
-import importlib.abc
-import importlib.machinery
 import sys
 
 SOURCES = {}
 '''
 TAIL = """
 
-class Shipped(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class Shipped:
     def find_spec(self, name, path=None, target=None):
         if name in ("fleetctl", "fleetctl.remote") or name in SOURCES:
-            return importlib.machinery.ModuleSpec(name, self, is_package=name not in SOURCES)
+            return type(sys.__spec__)(name, self, is_package=name not in SOURCES)
 
     def create_module(self, spec):
         return None
@@ -36,9 +34,9 @@ class Shipped(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 sys.meta_path.insert(0, Shipped())
-from fleetctl.remote import collect
+from fleetctl.remote import ending
 
-sys.exit(collect.main(sys.argv[1:]))
+sys.exit(ending.main(sys.argv[1:]))
 """
 
 
@@ -46,7 +44,7 @@ sys.exit(collect.main(sys.argv[1:]))
 def script() -> str:
     """Return the whole program. It depends on nothing but this version of fleetctl."""
     parts = [HEAD]
-    for module in sorted(needed_by("collect") | {"agent"}):
+    for module in sorted(needed_by("ending") | {"agent"}):
         lines = "\n".join(f"    {line!r}" for line in source_of(module).splitlines(keepends=True))
         parts.append(f'\nSOURCES["fleetctl.remote.{module}"] = (\n{lines}\n)\n')
     return "".join(parts) + TAIL

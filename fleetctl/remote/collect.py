@@ -1,9 +1,4 @@
-"""Evidence of failures that nobody watched: the collector of ``ExecStopPost=``, and the sweep later.
-
-As a program (``collect.py --service S --unit U``) it keeps the bundle of $INVOCATION_ID before systemd
-restarts the service, and with ``--undo S`` it ends at a boot what a deploy had begun. It always ends
-with 0: evidence must never be what breaks a restart.
-"""
+"""Evidence of failures that nobody watched: the sweep, after the collector (``ending``) or instead of it."""
 
 from __future__ import annotations
 
@@ -11,57 +6,14 @@ import base64
 import gzip
 import hashlib
 import os
-import sys
 import tarfile
 from typing import Any
 
-from fleetctl.remote import host_down, journal, patch_store, places, records, spool, undo, unit
+from fleetctl.remote import host_down, journal, patch_store, places, records, spool
 from fleetctl.remote.agent import AgentError
 
 FAILED = "d9b373ed55a64feb8242e02dbe79a49c"  # systemd's MESSAGE_ID of "Failed with result …"
 CHUNK = 192 * 1024
-
-
-# --- the program of the unit ---
-
-
-def main(argv: list[str]) -> int:
-    """Keep the evidence of the invocation that systemd has just ended."""
-    options = dict(zip(argv[::2], argv[1::2]))
-    invocation = os.environ.get("INVOCATION_ID", "")
-    service, unit_name = options.get("--service", ""), options.get("--unit", "")
-    try:
-        if "--undo" in options:
-            undo.repair(places.safe_name(options["--undo"]))
-            return 0
-        places.safe_name(service)
-        if invocation and unit_name:
-            print("fleetctl: " + collect(service, unit_name, invocation), flush=True)
-    except Exception as error:  # noqa: BLE001  whatever it is, the restart goes on
-        print("fleetctl: no evidence kept: %s: %s" % (type(error).__name__, error), flush=True)
-    return 0
-
-
-def collect(service: str, unit_name: str, invocation: str) -> str:
-    """Write the bundle of an end that nobody asked for; return a line that says what was done."""
-    asked = records.asked_stop(invocation) is not None or spool.asked_by_journal(invocation)
-    launch = records.last_launch(service, invocation=invocation)
-    if launch is not None:
-        served = launch.get("outcome") == "ready"
-        outcome = "stopped" if asked else "crashed" if served else "failed-start"
-        if asked and unit.going_down():
-            outcome = host_down.OUTCOME
-        changes = {"outcome": outcome, "ended_at": records.now()}
-        records.update_launch(service, launch["id"], changes)
-    if asked:
-        return "stopped on purpose, no evidence needed"
-    manifest = spool.freeze(service, unit_name, invocation)
-    if "error" in manifest:
-        return "no evidence kept: " + str(manifest["message"])
-    return "evidence of %s kept in %s" % (invocation, spool.folder_of(service))
-
-
-# --- verbs of the agent ---
 
 
 def failures(unit_name: str, since: float) -> dict[str, float]:
@@ -187,6 +139,3 @@ def _freeze(args: dict[str, Any], _session: Any) -> dict[str, Any]:
 
 
 VERBS = {"sweep": _sweep, "fetch": _fetch, "freeze": _freeze}
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -19,16 +19,16 @@ from fleetctl.remote.agent import AgentError
 
 PROGRAM = places.LIB + "/expire-patches.py"
 HEAD = '''"""Takes out the patches of a service whose time is over. Written by fleetctl; a timer runs it."""
-import importlib.abc, importlib.machinery, sys
+import sys
 
 SOURCES = {}
 '''
 TAIL = """
 
-class Shipped(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class Shipped:
     def find_spec(self, name, path=None, target=None):
         if name in ("fleetctl", "fleetctl.remote") or name in SOURCES:
-            return importlib.machinery.ModuleSpec(name, self, is_package=name not in SOURCES)
+            return type(sys.__spec__)(name, self, is_package=name not in SOURCES)
 
     def create_module(self, spec):
         return None
