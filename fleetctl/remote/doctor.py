@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable
 
-from fleetctl.remote import look_gpu, look_sglang, look_system, records
+from fleetctl.remote import look_gpu, look_sglang, look_system, records, threads
 
 GROUPS = (
     "systemd", "names", "kernel", "memory", "disks", "journal", "kernel_log", "leftovers", "ports",
@@ -48,13 +47,12 @@ def look(args: dict[str, Any], _session: Any = None) -> dict[str, Any]:
     wanted = [g for g in GROUPS if g in (args.get("only") or GROUPS)]
     begun = time.monotonic()
     found: dict[str, Any] = {"schema": "fleetctl.host-look/1", "errors": {}, "port": port}
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        waiting = {group: pool.submit(work[group]) for group in wanted}
-        for group, answer in waiting.items():
-            try:
-                found[group] = answer.result()
-            except Exception as error:  # noqa: BLE001  one group's fault must not hide the others' answers
-                found["errors"][group] = "%s: %s" % (type(error).__name__, error)
+    waiting = {group: threads.Work(work[group]) for group in wanted}
+    for group, answer in waiting.items():
+        try:
+            found[group] = answer.result()
+        except Exception as error:  # noqa: BLE001  one group's fault must not hide the others' answers
+            found["errors"][group] = "%s: %s" % (type(error).__name__, error)
     found["seconds"] = round(time.monotonic() - begun, 3)
     return found
 

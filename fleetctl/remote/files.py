@@ -8,7 +8,6 @@ import hashlib
 import os
 import pwd
 import stat
-import tempfile
 from typing import Any
 
 from fleetctl.remote.agent import AgentError
@@ -65,7 +64,8 @@ def stage(path: str, content: str, mode: int, owner: str | None = None, whose: s
     ``whose``: a service, by which ``sweep`` knows the file again.
     """
     folder = os.path.dirname(path)
-    handle, temporary = tempfile.mkstemp(prefix=_prefix(whose), dir=folder)
+    temporary = os.path.join(folder, _prefix(whose) + os.urandom(6).hex())
+    handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             os.fchmod(file.fileno(), stat.S_IRUSR | stat.S_IWUSR)
@@ -212,6 +212,19 @@ class Change:
             os.mkdir(one, 0o755)
             os.chmod(one, 0o755)  # noqa: S103  whatever the umask: unit files are read by anybody
             self._folders.append(one)
+
+
+def free_bytes(folder: str) -> int:
+    """Return how many bytes of a folder's disk anybody may take. Raises OSError."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
+
+
+def remove_tree(folder: str) -> None:
+    """Remove a folder with all that is in it, as far as that can be done."""
+    import shutil  # compression libraries come along: not for every agent
+
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def facts(path: str, content: bool, limit: int = 1 << 20) -> dict[str, Any]:

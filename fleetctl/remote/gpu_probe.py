@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 from fleetctl.remote import procs
@@ -15,6 +14,8 @@ def multicast() -> bool | None:
 
     ``cuInit`` makes no context and takes no GPU memory.
     """
+    import ctypes  # only where there are GPUs
+
     try:
         library = ctypes.CDLL("libcuda.so.1")
         count = ctypes.c_int()

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import shutil
 import threading
 import time
-import uuid
 from typing import Any
 
 from fleetctl.remote import files, places, records
@@ -91,7 +90,15 @@ class Lock:
         """Give it back; a lock that was broken and taken by another stays theirs."""
         self._done.set()
         if self.held():
-            shutil.rmtree(_folder(self.service), ignore_errors=True)
+            _remove(_folder(self.service))
+
+
+def _remove(folder: str) -> None:
+    """Remove a lock's folder, which holds files alone."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)
 
 
 def _touch(service: str) -> None:
@@ -135,7 +142,7 @@ def acquire(service: str, who: dict[str, Any], force: str = "") -> Lock:
     _touch(service)
     body = {k: who.get(k, "") for k in ("token", "who", "why", "command")}
     body["since"] = records.now()
-    body["nonce"] = uuid.uuid4().hex
+    body["nonce"] = os.urandom(16).hex()
     body.update(pid=os.getpid(), process_start=_started(os.getpid()))
     files.write_atomic(os.path.join(folder, "holder.json"), json.dumps(body) + "\n")
     return Lock(service, body["nonce"])
@@ -148,7 +155,7 @@ def _move_away(folder: str) -> None:
         os.rename(folder, grave)
     except FileNotFoundError:
         return
-    shutil.rmtree(grave, ignore_errors=True)
+    _remove(grave)
 
 
 def _locked(service: str, found: dict[str, Any]) -> Locked:

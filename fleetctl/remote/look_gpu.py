@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import xml.etree.ElementTree as ElementTree
 from typing import Any
 
 from fleetctl.remote import gpu_probe, procs, shell, unit
@@ -17,7 +15,7 @@ def look() -> dict[str, Any]:
 
     ``tools`` is False where there is no nvidia-smi; ``error`` is what it said when it failed.
     """
-    if shutil.which("nvidia-smi", path=shell.ENV["PATH"]) is None:
+    if not shell.which("nvidia-smi"):
         return {"tools": False, "error": "", "gpus": []}
     done = shell.run(("nvidia-smi", "-q", "-x"), timeout=20.0)
     found = parse(done.out)
@@ -37,6 +35,8 @@ def look() -> dict[str, Any]:
 
 def parse(text: str) -> dict[str, Any]:
     """Return what the XML of ``nvidia-smi -q -x`` says; no GPUs for anything that is not that."""
+    import xml.etree.ElementTree as ElementTree  # a deploy to a host without GPUs does without
+
     try:
         # nvidia-smi's own output; entities need a DOCTYPE, and that is cut away.
         root = ElementTree.fromstring(re.sub(r"<!DOCTYPE[^>]*>", "", text))  # noqa: S314

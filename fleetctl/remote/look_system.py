@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-import platform
 import re
 import socket
 import threading
@@ -58,8 +57,8 @@ def kernel() -> dict[str, Any]:
     program = pattern[1:].split()[0] if pattern.startswith("|") and len(pattern) > 1 else ""
     return {
         "os": _os_name(),
-        "release": platform.release(),
-        "machine": platform.machine(),
+        "release": os.uname().release,
+        "machine": os.uname().machine,
         "ephemeral": [low, high],
         "reserved": procs.read("/proc/sys/net/ipv4/ip_local_reserved_ports").strip(),
         "ptrace_scope": int(scope) if scope.isdigit() else None,

@@ -10,7 +10,6 @@ import os
 import pwd
 import re
 import shlex
-import shutil
 import subprocess
 from typing import Any, NamedTuple, Sequence
 
@@ -219,7 +218,7 @@ def _from_argv(unit: Unit, env: dict[str, str]) -> tuple[str, list[str], str | N
         words[0] = unit.exec_path
     for at, word in enumerate(words):
         if PYTHON.match(os.path.basename(word)) and not word.startswith("-"):
-            path = word if "/" in word else shutil.which(word, path=env["PATH"])
+            path = word if "/" in word else (shell.which(word, env["PATH"]) or None)
             return (path, *_options(words[at + 1 :])) if path else None
     return None
 
@@ -248,7 +247,7 @@ def _from_shebang(unit: Unit, env: dict[str, str]) -> tuple[str, list[str], str 
             continue
         words = first[2:].split() if first.startswith("#!") else []
         if words and os.path.basename(words[0]) == "env":
-            words = [shutil.which(words[-1], path=env["PATH"]) or ""]
+            words = [shell.which(words[-1], env["PATH"])]
         if words and PYTHON.match(os.path.basename(words[0])):
             return words[0], words[1:], os.path.dirname(path)
     return None

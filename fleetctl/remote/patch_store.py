@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import time
 from typing import Any
 
@@ -280,4 +279,4 @@ def clean(state: dict[str, Any]) -> None:
         if name not in needed:
             os.unlink(os.path.join(base, name))
     if not needed:
-        shutil.rmtree(base, ignore_errors=True)
+        files.remove_tree(base)

@@ -139,6 +139,8 @@ def port_users(ports: Iterable[int]) -> list[dict[str, Any]]:
 
 
 def _smi(query: str) -> list[list[str]]:
+    if not shell.which("nvidia-smi"):
+        return []
     done = shell.run(("nvidia-smi", query, "--format=csv,noheader,nounits"), timeout=10.0)
     if done.rc != 0:
         return []

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from fleetctl.remote import agent
+from fleetctl.remote import agent, threads
 
 
 def run(args: dict[str, Any], session: Any) -> dict[str, Any]:
     """Return verb → result for ``{verbs: {verb: args}}``; the first fault in their order is raised."""
     verbs = args["verbs"]
-    with ThreadPoolExecutor(max_workers=len(verbs) or 1) as pool:
-        work = {v: pool.submit(agent.verb_of(v), of or {}, session) for v, of in verbs.items()}
-        return {verb: one.result() for verb, one in work.items()}
+    work = {v: threads.Work(_call, v, of or {}, session) for v, of in verbs.items()}
+    return {verb: one.result() for verb, one in work.items()}
+
+
+def _call(verb: str, args: dict[str, Any], session: Any) -> dict[str, Any]:
+    return agent.verb_of(verb)(args, session)
 
 
 VERBS = {"run": run}

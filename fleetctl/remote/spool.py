@@ -9,14 +9,22 @@ import contextlib
 import hashlib
 import json
 import os
-import platform
-import shutil
-import socket
+import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable
 
-from fleetctl.remote import journal, patch_proof, places, procs, records, redact, shell, unit
+from fleetctl.remote import (
+    files,
+    journal,
+    patch_proof,
+    places,
+    procs,
+    records,
+    redact,
+    shell,
+    threads,
+    unit,
+)
 from fleetctl.remote import stacks as py_spy
 
 SCHEMA = "fleetctl.bundle/1"
@@ -61,7 +69,7 @@ def budget(folder: str) -> int:
     """Return how many bytes a bundle may take there now."""
     while not os.path.isdir(folder) and folder != "/":
         folder = os.path.dirname(folder)
-    return max(0, min(BUNDLE_BYTES, (shutil.disk_usage(folder).free - FREE_BYTES) // 2))
+    return max(0, min(BUNDLE_BYTES, (files.free_bytes(folder) - FREE_BYTES) // 2))
 
 
 def asked_by_journal(invocation: str) -> bool:
@@ -170,9 +178,9 @@ def _versions(bundle: Bundle) -> str | None:
     record = records.last_launch(bundle.service, invocation=bundle.invocation) or {}
     found = dict((record.get("config") or {}).get("versions") or {})
     found.update(
-        kernel=platform.release(),
-        machine=platform.machine(),
-        agent_python=platform.python_version(),
+        kernel=os.uname().release,
+        machine=os.uname().machine,
+        agent_python=sys.version.split()[0],
         systemd=unit.systemctl("--version", timeout=bundle.left(3.0)).out.partition("\n")[0],
     )
     return json.dumps(found, indent=1, sort_keys=True) + "\n"
@@ -260,14 +268,13 @@ def freeze(
     missing = []
     # Side by side: a restart waits for this, and so does whoever watches.
     sources = SOURCES + (OF_A_HANG if hung and "stacks.txt" not in texts else ())
-    with ThreadPoolExecutor(max_workers=len(sources)) as pool:
-        work = [(name, pool.submit(source, bundle)) for name, source in sources]
-        for name, one in work:
-            text = one.result() or texts.get(name)
-            if text is None or len(text) > bundle.room - sum(map(len, texts.values())):
-                missing.append(name)
-            else:
-                texts[name] = text
+    work = [(name, threads.Work(source, bundle)) for name, source in sources]
+    for name, one in work:
+        text = one.result() or texts.get(name)
+        if text is None or len(text) > bundle.room - sum(map(len, texts.values())):
+            missing.append(name)
+        else:
+            texts[name] = text
     manifest = _manifest(bundle, texts, missing, asked, hung)
     manifest["host_down"] = host_down
     _write(bundle.folder, texts, manifest)
@@ -294,7 +301,7 @@ def _manifest(
     record = launch.get("config") or {}
     return {
         "schema": SCHEMA,
-        "host": socket.gethostname(),
+        "host": os.uname().nodename,
         "service": bundle.service,
         "unit": bundle.unit,
         "invocation_id": bundle.invocation,
@@ -333,7 +340,7 @@ def _write(folder: str, texts: dict[str, str], manifest: dict[str, Any]) -> None
     parent = os.path.dirname(folder)
     os.makedirs(parent, mode=0o750, exist_ok=True)
     new = os.path.join(parent, ".new-%d-%s" % (os.getpid(), os.path.basename(folder)))
-    shutil.rmtree(new, ignore_errors=True)
+    files.remove_tree(new)
     try:
         os.mkdir(new, 0o750)
         for name, text in texts.items():
@@ -346,11 +353,11 @@ def _write(folder: str, texts: dict[str, str], manifest: dict[str, Any]) -> None
             old = os.path.join(parent, ".old-%d-%s" % (os.getpid(), os.path.basename(folder)))
             os.rename(folder, old)
             os.rename(new, folder)
-            shutil.rmtree(old, ignore_errors=True)
+            files.remove_tree(old)
         else:
             os.rename(new, folder)
     except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
+        files.remove_tree(new)
         raise
 
 
@@ -378,7 +385,7 @@ def prune(service: str, keep: str = "") -> None:
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
         if name.startswith(".") and time.time() - os.stat(path).st_mtime > 600:
-            shutil.rmtree(path, ignore_errors=True)
+            files.remove_tree(path)
     found = bundles(service)
     total = sum(_size(m) for m in found)
     while found and (len(found) > KEPT_BUNDLES or total > KEPT_BYTES):
@@ -387,7 +394,7 @@ def prune(service: str, keep: str = "") -> None:
             continue
         total -= _size(oldest)
         name = places.safe_name(oldest["invocation_id"])
-        shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+        files.remove_tree(os.path.join(folder, name))
 
 
 def _size(manifest: dict[str, Any]) -> int:

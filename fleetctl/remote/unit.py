@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any, Sequence
 
 from fleetctl.remote import records, shell
@@ -40,6 +41,19 @@ PROPERTIES = (
 def systemctl(*args: str, timeout: float = 20.0) -> shell.Done:
     """Run systemctl and return what it left."""
     return shell.run(("systemctl", "--no-pager", "--no-ask-password", *args), timeout)
+
+
+_version: list[int | None] = []
+
+
+def version() -> int | None:
+    """Return systemd's major version, None when it is not what runs this host. Asked once."""
+    if not _version:
+        match = None
+        if os.path.isdir("/run/systemd/system"):
+            match = re.search(r"systemd (\d+)", systemctl("--version").out)
+        _version.append(int(match.group(1)) if match else None)
+    return _version[0]
 
 
 def show(unit: str, properties: Sequence[str] = PROPERTIES) -> dict[str, str]:

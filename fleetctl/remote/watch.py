@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import queue
-import random
 import threading
 import time
 from typing import Any
@@ -31,6 +30,11 @@ GPU_EVERY = 10.0
 NUDGES = ("Uvicorn running", "fired up and ready", "startup complete")
 
 
+def _jitter() -> float:
+    """Return a number in [0, 1); random itself takes a millisecond to import."""
+    return int.from_bytes(os.urandom(2), "big") / 65536
+
+
 class Prober(threading.Thread):
     """Asks the endpoint that is due, with backoff and jitter, one question at a time."""
 
@@ -48,7 +52,7 @@ class Prober(threading.Thread):
                 self._ask(*due)
             elif self.watch.state.wants_identity():
                 self._identify()
-            wait = probes.backoff(self._attempt, random.random())  # noqa: S311  jitter
+            wait = probes.backoff(self._attempt, _jitter())
             if self.nudge.wait(wait):
                 self.nudge.clear()
                 self._attempt = 0
