@@ -6,7 +6,7 @@ import os
 import re
 from typing import Any, Sequence
 
-from fleetctl.remote import records, shell
+from fleetctl.remote import bus, records, shell
 from fleetctl.remote.agent import AgentError
 
 PATIENCE = 5.0  # seconds for what systemd is asked for, before it is asked whether it is there
@@ -49,15 +49,19 @@ _version: list[int | None] = []
 def version() -> int | None:
     """Return systemd's major version, None when it is not what runs this host. Asked once."""
     if not _version:
-        match = None
+        said = ""
         if os.path.isdir("/run/systemd/system"):
-            match = re.search(r"systemd (\d+)", systemctl("--version").out)
-        _version.append(int(match.group(1)) if match else None)
+            said = bus.version() or systemctl("--version").out.partition("systemd ")[2]
+        number = re.match(r"\d+", said)
+        _version.append(int(number.group()) if number else None)
     return _version[0]
 
 
 def show(unit: str, properties: Sequence[str] = PROPERTIES) -> dict[str, str]:
     """Return properties of one unit by systemd's names; empty when systemd does not answer."""
+    found = bus.show(unit, properties, timeout=10.0)
+    if found is not None:
+        return found
     done = systemctl("show", "-p", ",".join(properties), "--", unit, timeout=10.0)
     return parse(done.out) if done.rc == 0 else {}
 
@@ -136,7 +140,8 @@ def stop(unit: str, reason: str, by: str, timeout: float) -> dict[str, Any]:
 
 def reset_failed(unit: str) -> None:
     """Forget the failed state and the start counter; no fault when there is nothing to forget."""
-    systemctl("reset-failed", "--", unit)
+    if not bus.reset_failed(unit):
+        systemctl("reset-failed", "--", unit)
 
 
 def going_down() -> bool:

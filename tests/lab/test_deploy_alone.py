@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fleetctl.lab.box import Box
+from fleetctl.transport.payload import source_of
 from tests.lab.deploying import Operator, unit_state
 
 POISON = json.dumps({"input_ids": [999999], "sampling_params": {"max_new_tokens": 1}})
@@ -75,6 +76,30 @@ def test_a_failure_without_a_collector_is_found_in_the_journal(
     mine = [c for c in collected(ops, "--since", "1h") if c["invocation_id"] == invocation]
     assert len(mine) == 1
     assert "by hand" in (Path(str(mine[0]["bundle"])) / "journal.jsonl").read_text()
+
+
+SAME = """
+import json, subprocess, sys
+for unit in sys.argv[1:]:
+    words = ["systemctl", "show", "-p", ",".join(UNIT | SERVICE), "--", unit]
+    lines = subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout.decode().splitlines()
+    told = dict(line.split("=", 1) for line in lines)
+    assert show(unit, UNIT | SERVICE, 10.0) == told, (unit, show(unit, UNIT | SERVICE, 10.0), told)
+print(version().partition(".")[0], json.dumps(reset_failed(sys.argv[1])))
+"""
+
+
+def test_pid_1_says_over_its_socket_what_systemctl_says(replay_host: Box) -> None:
+    """Of units that run, ended, are masked, come from a template, or do not exist."""
+    units = (
+        "ssh.service",
+        "lab-net.service",
+        "e2scrub_reap.service",
+        "modprobe@x.service",
+        "no.service",
+    )
+    said = replay_host.console('python3 -c "$@"', source_of("bus") + SAME, *units)
+    assert said.split() == ["252", "true"]
 
 
 def test_the_spool_never_takes_the_last_of_the_disk(tmp_path: Path, replay_host: Box) -> None:

@@ -31,9 +31,10 @@ NO_DRIVER = (
     "NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\"; exit 9' "
     "> /usr/local/bin/nvidia-smi; chmod 755 /usr/local/bin/nvidia-smi"
 )
+# The agent's Python is told to look at nothing of its surroundings: the lie goes in front of its program.
 SLOW_CLOCK = (
     "mkdir -p /opt/late; printf 'import time\\nreal = time.time\\ntime.time = lambda: real() - 90\\n' > "
-    "/opt/late/sitecustomize.py; printf '#!/bin/sh\\nPYTHONPATH=/opt/late exec python3 \"$@\"\\n' > "
+    '/opt/late/late.py; printf \'#!/bin/sh\\nexec python3 -c "exec(open(\\"/opt/late/late.py\\").read());$3"\\n\' > '
     "/usr/local/bin/python-late; chmod 755 /usr/local/bin/python-late"
 )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetctl.remote import places, shell
+from fleetctl.remote import bus, places, shell
 
 
 @pytest.fixture
@@ -57,4 +57,5 @@ def systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Systemctl:
     monkeypatch.setitem(shell.ENV, "PATH", f"{folder}:/usr/bin:/bin")
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     monkeypatch.setitem(shell.ENV, "FAIL", "nothing")
+    monkeypatch.setattr(bus, "SOCKET", str(folder / "private"))  # not this computer's own PID 1
     return fake

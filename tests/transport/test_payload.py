@@ -10,8 +10,8 @@ import pytest
 from fleetctl.errors import RemoteError
 from fleetctl.model.fleet import Host
 from fleetctl.transport.agent import Agent
-from fleetctl.transport.payload import needed_by, source_of
 from fleetctl.transport.local import LocalConnection
+from fleetctl.transport.payload import needed_by, source_of
 
 HERE = Host(name="here", address="localhost", transport="local")
 MODULES = sorted(
