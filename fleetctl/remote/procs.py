@@ -6,7 +6,7 @@ import os
 import re
 from typing import Any, Iterable
 
-from fleetctl.remote import shell
+from fleetctl.remote import shell, sockets
 
 _TICK = float(os.sysconf("SC_CLK_TCK"))
 _UNIT = re.compile(r"/([^/\n]+\.(?:service|scope))(?:/|$)", re.MULTILINE)
@@ -89,17 +89,9 @@ def listeners(ports: Iterable[int]) -> dict[int, set[str]]:
     """Return the socket inodes that listen on each of the ports, IPv4 and IPv6."""
     wanted = set(ports)
     found: dict[int, set[str]] = {}
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            with open(table) as file:
-                rows = file.read().splitlines()[1:]
-        except OSError:
-            continue
-        for row in rows:
-            fields = row.split()
-            port = int(fields[1].rpartition(":")[2], 16)
-            if fields[3] == "0A" and port in wanted:
-                found.setdefault(port, set()).add(fields[9])
+    for port, inode in sockets.listening() if wanted else ():
+        if port in wanted:
+            found.setdefault(port, set()).add(inode)
     return found
 
 
