@@ -44,7 +44,7 @@ sys.exit(ending.main(sys.argv[1:]))
 def script() -> str:
     """Return the whole program. It depends on nothing but this version of fleetctl."""
     parts = [HEAD]
-    for module in sorted(needed_by("ending") | {"agent"}):
+    for module in sorted(needed_by("ending")):
         lines = "\n".join(f"    {line!r}" for line in source_of(module).splitlines(keepends=True))
         parts.append(f'\nSOURCES["fleetctl.remote.{module}"] = (\n{lines}\n)\n')
     return "".join(parts) + TAIL

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import grp
-import hashlib
 import os
 import pwd
 import stat
 from typing import Any
 
-from fleetctl.remote.agent import AgentError
+from fleetctl.remote.fault import AgentError
 
 
 def sha256(path: str) -> str | None:
     """Return the hash of a file's bytes, or None when it is not there."""
+    import hashlib  # OpenSSL comes along, 2 ms that not every program needs
+
     digest = hashlib.sha256()
     try:
         with open(path, "rb") as file:
