@@ -58,13 +58,14 @@ def width(texts: list[str]) -> int:
     """Return the width at which a terminal broke the lines, or 0 when nothing looks broken."""
     lengths = Counter(len(t) for t in texts)
     widest = max(lengths, default=0)
-    if widest not in _NARROW or lengths[widest] < 3 or lengths[widest] < 0.04 * len(texts):
+    if widest not in _NARROW or lengths[widest] < 2 or lengths[widest] < 0.04 * len(texts):
         return 0
     almost = sum(lengths[n] for n in range(widest - 8, widest))
     if almost > lengths[widest]:
         return 0  # lines of all lengths: the widest is only the widest
     broken = sum(goes_on(a, b, widest) for a, b in pairwise(texts))
-    return widest if broken >= 3 and broken >= 0.7 * lengths[widest] else 0
+    sure = 0.7 if broken >= 3 else 1.0
+    return widest if broken >= 2 and broken >= sure * lengths[widest] else 0
 
 
 def goes_on(text: str, following: str, limit: int) -> bool:
