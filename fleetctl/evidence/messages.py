@@ -32,10 +32,12 @@ def unmargined(text: str) -> str:
 def read(rows: Rows, first: str, *, member: bool) -> tuple[list[str], int]:
     """Return the lines of the message that starts on the first of rows, and how many rows it took.
 
-    ``member`` says that it stands inside an exception group.
+    ``member`` says that it stands inside an exception group. A message that begins below the exception's
+    name is a text of its own with empty lines between its parts.
     """
     record = rows[0][1]
     texts = [first]
+    opened = not first.strip() and record.text.rstrip().endswith(":")
     blanks = 0
     for offset, (_, later) in enumerate(rows[1:], 1):
         text = unmargined(later.text) if member else later.text
@@ -43,7 +45,8 @@ def read(rows: Rows, first: str, *, member: bool) -> tuple[list[str], int]:
             return _trimmed(texts, blanks), offset - blanks
         if not text.strip():
             blanks += 1
-            if blanks > 2 or not _resumes(rows[offset + 1 : offset + 14]):
+            goes_on = opened or _resumes(rows[offset + 1 : offset + 14])
+            if blanks > 2 or not goes_on:
                 return _trimmed([*texts, ""], blanks), offset - blanks + 1
         else:
             blanks = 0
