@@ -20,6 +20,7 @@ _LONGEST_CHAIN = 64
 _OF_REQUESTS = (".entrypoints.openai", "srt.function_call.")
 _CLIENTS = ("requests.", "httpx.", "aiohttp.")
 _BELOW_CLIENTS = ("urllib3.", "http.client.", "httpcore.", "anyio.", "socket.")
+_PROBES = ("KeyError", "StopIteration", "Empty", "LookupError")
 _OF_CONNECTIONS = ("TimeoutError", "ConnectionRefusedError", "ConnectionResetError", "OSError")
 
 UNMATCHED = Rule(
@@ -246,7 +247,7 @@ def strongest(candidates: list[Candidate], chains: dict[int, list[Raised]]) -> C
         candidate.position = chain.index(raised) if raised in chain else len(chain)
         if candidate.rule.id in beaten:
             candidate.lost = f"{beaten[candidate.rule.id]} beats it"
-    standing = _without_restated([c for c in candidates if not c.lost])
+    standing = _without_restated(_without_probes([c for c in candidates if not c.lost]))
     if not standing:
         return None
     root = min(standing, key=lambda c: c.order)
@@ -254,6 +255,32 @@ def strongest(candidates: list[Candidate], chains: dict[int, list[Raised]]) -> C
         if candidate is not root:
             candidate.lost = _why(root, candidate)
     return root
+
+
+def _without_probes(standing: list[Candidate]) -> list[Candidate]:
+    """Drop a failed look-up where the code that expected it failed in its turn, in the same function."""
+    later = {(r.chain, *_place(r)) for c in standing if (r := c.unit.raised) is not None and r.link}
+    probes = [c for c in standing if _probe(c) and _key(c) in later]
+    for candidate in probes:
+        candidate.lost = "the code expected it; what handles it failed"
+    return [c for c in standing if not c.lost]
+
+
+def _probe(candidate: Candidate) -> bool:
+    """Return whether an exception is of a kind that code provokes to look something up."""
+    raised = candidate.unit.raised
+    asked = raised is not None and not raised.link and raised.name in _PROBES
+    return asked and candidate.rule.strength == "default"
+
+
+def _key(candidate: Candidate) -> tuple[int, str, str]:
+    raised = candidate.unit.raised
+    return (raised.chain, *_place(raised)) if raised is not None else (-1, "", "")
+
+
+def _place(raised: Raised) -> tuple[str, str]:
+    """Return module and function of the innermost frame."""
+    return (raised.frames[-1].module, raised.frames[-1].function) if raised.frames else ("", "")
 
 
 def said_by_client(chain: Sequence[Raised], raised: Raised) -> Raised:
