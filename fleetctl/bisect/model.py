@@ -43,6 +43,7 @@ class Observation:
     phase: str = "unknown"
     signature: str = ""
     label: str = ""
+    full: bool = True  # False: with dummy weights, which is no proof
 
 
 @dataclass(frozen=True, slots=True)

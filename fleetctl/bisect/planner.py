@@ -207,11 +207,14 @@ class _Step:
         return trials
 
     def _confirmed(self, on: int, outcome: Outcome) -> bool:
-        """Return whether a launch of ``on`` made for proof had that outcome."""
-        proof = (Purpose.CONFIRM, Purpose.OUTRIGHT, Purpose.CALIBRATE)
+        """Return whether a launch of ``on`` proved that outcome: a search trial that served does so too."""
+        proof = {Purpose.CONFIRM, Purpose.OUTRIGHT, Purpose.CALIBRATE}
+        if outcome is Outcome.PASS:
+            proof.add(Purpose.SEARCH)
         hunted = hunted_phase(self.history)
         return any(
-            o.on == on and o.purpose in proof and tells(o, hunted) is outcome for o in self.history
+            o.on == on and o.purpose in proof and o.full and tells(o, hunted) is outcome
+            for o in self.history
         )
 
     def _hidden(self, on: int) -> bool:

@@ -138,7 +138,8 @@ class State:
         """Return what the planner may know: the launches of the current stage, in their order."""
         return tuple(
             Observation(
-                self.mask(e.on), Outcome(e.outcome), Purpose(e.purpose), e.phase, e.signature, e.label
+                self.mask(e.on), Outcome(e.outcome), Purpose(e.purpose), e.phase, e.signature, e.label,
+                e.full,
             )
             for e in self.trials
             if e.stage == len(self.stages) - 1

@@ -79,7 +79,9 @@ def show_(
 
     state = store.fetch(bisect, host) if host else store.load(bisect)
     if html is not None:
-        html.write_text(report.html(state), encoding="utf-8")
+        from fleetctl.report import bisect_page
+
+        html.write_text(bisect_page.html(state), encoding="utf-8")
         show.note(f"wrote {html}")
     if as_json:
         show.json_line(state.to_json())

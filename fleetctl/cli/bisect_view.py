@@ -239,8 +239,10 @@ def finish(state: State, said: dict[str, Any], *, as_json: bool) -> None:
 
 def write_report(state: State) -> Path:
     """Write the one-page HTML beside the state."""
+    from fleetctl.report import bisect_page
+
     path = store.path_of(state.id).with_suffix(".html")
-    path.write_text(report.html(state), encoding="utf-8")
+    path.write_text(bisect_page.html(state), encoding="utf-8")
     return path
 
 

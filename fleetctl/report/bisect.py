@@ -1,8 +1,7 @@
-"""A bisect for people: table rows, event lines, and a page that stands alone. Pure."""
+"""A bisect for people: table rows and event lines. The page is ``bisect_page``. Pure."""
 
 from __future__ import annotations
 
-import importlib.resources
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +17,6 @@ WORDS = {
     Outcome.INVALID: "cannot run",
     Outcome.INFRA: "host's fault",
 }
-CELL, ROW = 22, 20  # of the drawing, in pixels
 
 
 def table_head() -> str:
@@ -120,10 +118,10 @@ def row_line(state: State) -> str:
 
 def text(state: State) -> str:
     """Return a bisect as ``bisect show`` prints it."""
-    lines = [row_line(state), f"  by {state.by}, sglang {state.sglang}, hunting {_hunted(state)}"]
+    lines = [row_line(state), f"  by {state.by}, sglang {state.sglang}, hunting {hunted_of(state)}"]
     lines += [f"  {n:2}. {s.name}  ({s})" for n, s in enumerate(state.space.switches, 1)]
     if state.trials:
-        lines += [table_head(), *(table_row(_event(e), _names(state, e)) for e in state.trials)]
+        lines += [table_head(), *(table_row(event_of(e), names_of(state, e)) for e in state.trials)]
     if state.taken_down:
         down = ", ".join(f"{d['host']}/{d['service']}" for d in state.taken_down)
         lines.append(f"still down: {down}; `fleetctl bisect abandon {state.id}` brings it back")
@@ -133,16 +131,18 @@ def text(state: State) -> str:
     return "\n".join(lines)
 
 
-def _hunted(state: State) -> str:
+def hunted_of(state: State) -> str:
+    """Return how the hunted crash is called."""
     return state.hunted.signature or "a crash that was not seen yet"
 
 
-def _names(state: State, entry: Entry) -> list[str]:
+def names_of(state: State, entry: Entry) -> list[str]:
     """Return every switch of the search that a trial belongs to."""
     return [s.name for s in state.stages[max(entry.stage, 0)].space.switches]
 
 
-def _event(entry: Entry) -> dict[str, Any]:
+def event_of(entry: Entry) -> dict[str, Any]:
+    """Return what a row of the table needs of a launch."""
     names = ("number", "purpose", "outcome", "seconds", "confounded", "cached", "was", "note")
     more = {
         "on": entry.on, "signature": entry.signature, "phase": entry.phase,
@@ -177,62 +177,3 @@ def commands(state: State, said: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _base(entry: Entry, last: int, base: set[str]) -> set[str]:
     return base if entry.stage == last and last > 0 else set()
-
-
-def html(state: State) -> str:
-    """Return the page: verdict, drawing, table, switches. Everything from hosts is escaped."""
-    import jinja2
-
-    source = (
-        importlib.resources.files("fleetctl.report").joinpath("bisect.html.j2").read_text("utf-8")
-    )
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    said = state.verdict
-    return environment.from_string(source).render(
-        state=state,
-        said=said,
-        sentence=verdicts.sentence(said).splitlines() if said else [],
-        commands=commands(state, said) if said else [],
-        hunted=_hunted(state),
-        drawings=[_drawing(state, n) for n in range(len(state.stages))],
-        rows=[_event(e) | {"word": WORDS[Outcome(e.outcome)], "time": span(e.seconds) if e.seconds else "–",
-                           "host": e.host, "told": told(_event(e)),
-                           "set": said_set(e.on, _names(state, e))} for e in state.trials],
-    )  # fmt: skip
-
-
-def _drawing(state: State, stage: int) -> dict[str, Any]:
-    """Return the narrowing of one search as cells: a row a trial, a column a switch."""
-    space = state.stages[stage].space
-    names = [s.name for s in space.switches]
-    trials = [e for e in state.trials if e.stage == stage]
-    guilty = {f for c in (state.verdict or {}).get("causes", ()) for f in c["flags"]}
-    open_ = {f for c in (state.verdict or {}).get("causes", ()) for f in c["undetermined"]}
-    head = max([len(n) for n in names], default=0) * 6 + 20
-    return {
-        "names": [
-            {
-                "name": n,
-                "x": 190 + i * CELL,
-                "role": "guilty" if n in guilty else "open" if n in open_ else "",
-            }
-            for i, n in enumerate(names)
-        ],
-        "rows": [
-            {
-                "y": head + i * ROW,
-                "number": e.number,
-                "outcome": e.outcome,
-                "word": WORDS[Outcome(e.outcome)],
-                "cells": [{"x": 190 + c * CELL, "on": n in e.on} for c, n in enumerate(names)],
-            }
-            for i, e in enumerate(trials)
-        ],
-        "head": head,
-        "width": 190 + len(names) * CELL + head,
-        "height": head + len(trials) * ROW + 10,
-        "cell": CELL,
-        "row": ROW,
-    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import shlex
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -329,7 +329,7 @@ class Bisect:
             result.get("launch_id"), result.get("invocation_id"), result.get("incident"),
             resolved=digest, confounded=trial.confounded,
             parent=None if trial.parent is None else names_of(space, trial.parent),
-            full=not fast, note=judged.note, command=shlex.join(rendered.argv),
+            full=not fast, note=judged.note, command=_typed(rendered.profile.env, rendered.argv),
             patches=launched.patches if launched else (),
         )  # fmt: skip
 
@@ -383,6 +383,11 @@ class Bisect:
         self.state.status = said["status"]
         self.save()
         return said
+
+
+def _typed(env: Mapping[str, str], argv: Sequence[str]) -> str:
+    """Return a launch as a person types it, with what the profile sets in the environment."""
+    return " ".join([*(f"{k}={shlex.quote(v)}" for k, v in sorted(env.items())), shlex.join(argv)])
 
 
 def _by_weight(space: Space) -> Space:

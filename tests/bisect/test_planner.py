@@ -171,6 +171,17 @@ def test_a_crash_that_does_not_come_any_more_ends_the_search_soon(
     assert step.status in (Status.INCONCLUSIVE, Status.FOUND)
 
 
+@pytest.mark.parametrize("full", [True, False], ids=["whole model", "dummy weights"])
+def test_a_search_trial_of_the_whole_model_that_served_is_not_launched_again_as_proof(
+    full: bool,
+) -> None:
+    ends = (observed(15, Outcome.SAME), observed(0, Outcome.PASS))
+    found = observed(1, Outcome.SAME, Purpose.OUTRIGHT)
+    rest = Observation(14, Outcome.PASS, Purpose.SEARCH, "serving", full=full)
+    step = next_step(Problem((1.0,) * 4), (*ends, rest, found))
+    assert isinstance(step, Verdict) is full
+
+
 def test_a_crash_that_came_before_and_never_again_is_told_as_such() -> None:
     problem = Problem((1.0, 1.0))
     history: History = tuple(observed(on, Outcome.SAME, Purpose.PAID) for on in (3, 1, 3, 1, 3, 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from fleetctl.bisect.state import Entry, Hunted, Stage, State
 from fleetctl.errors import ConfigError, UsageError
 from fleetctl.model.launch import Atom
 from fleetctl.report import bisect as report
+from fleetctl.report import bisect_page
 
 
 def switch(name: str, *more: str) -> Switch:
@@ -41,7 +43,17 @@ def made() -> State:
         (("spec", "ep"), Outcome.SAME, Purpose.CONFIRM),
         (("ep",), Outcome.PASS, Purpose.SEARCH),
     ):
-        state.add(Entry(0, 0, on, purpose.value, outcome.value, seconds=60.0, command=f"run {on}"))
+        state.add(
+            Entry(
+                0,
+                0,
+                on,
+                purpose.value,
+                outcome.value,
+                seconds=60.0,
+                command=" --".join(["run", *on]),
+            )
+        )
     return state
 
 
@@ -147,12 +159,13 @@ def test_the_page_stands_alone_and_escapes_what_hosts_said() -> None:
     state = made()
     state.hunted = Hunted("v1:x", "<script>alert(1)</script>", "code-bug", "graph-capture")
     state.verdict = verdicts.to_json(state, found(state, 3))
-    page = report.html(state)
+    page = bisect_page.html(state)
     assert "<script" not in page
     assert "&lt;script&gt;" in page
     assert "src=" not in page
-    assert page.count("<rect") == 12
-    assert "run (&#39;spec&#39;, &#39;ep&#39;)" in page
+    assert page.count('class="cell') == 12
+    assert page.count('class="band guilty"') == 2
+    assert "<h1>spec + ep bring the crash of bad</h1>" in page
     assert "all but page" in report.text(state)
 
 
@@ -170,3 +183,29 @@ def test_an_end_that_is_skipped_is_launched_again_and_a_trial_between_is_not() -
     assert state.mark(1, "skip").outcome == Outcome.INFRA
     assert state.mark(2, "skip").outcome == Outcome.INFRA
     assert state.mark(4, "skip").outcome == Outcome.INVALID
+
+
+def test_the_page_says_what_to_do_and_marks_what_only_the_crashing_launch_has() -> None:
+    state = made()
+    state.add(Entry(0, 0, ("spec", "page"), "confirm", "pass", command="run --spec --page"))
+    cause = Cause(2, undetermined=4, masked_by="the other one", confirmed=True)
+    state.verdict = verdicts.to_json(state, Verdict(Status.FOUND, (cause,), 1))
+    state.trials[2] = replace(state.trials[2], on=("ep", "page"), command="run --ep --page")
+    page = bisect_page.html(state)
+    assert "To serve with the rest of bad: leave ep out." in page
+    assert "page cannot be judged: fix or patch “the other one”, then bisect again." in page
+    assert 'run <span class="own">--ep</span> --page' in page
+    assert "proved from both sides" in page
+    assert "Innocent" not in page
+    assert 'class="chip innocent" title="innocent">spec' in page
+
+
+@pytest.mark.parametrize("status", [s for s in Status if s is not Status.FOUND])
+def test_a_page_without_a_cause_says_so_at_its_head(status: Status) -> None:
+    state = made()
+    state.verdict = verdicts.to_json(state, Verdict(status, reason="because", suspects=((3, 0.5),)))
+    page = bisect_page.html(state)
+    assert f"<h1>{bisect_page.HEADLINES[status].format(good='tp8', bad='bad')}</h1>" in page
+    assert "spec + ep (50%)" in page
+    state.verdict = None
+    assert "Still looking for what makes bad crash" in bisect_page.html(state)

@@ -76,6 +76,12 @@ block = "say.py.j2"
 SAYS = """\
 {{ emit("end", '{"message": "ends in %s" % outcome.phase, "phase": outcome.phase}') }}
 """
+REQUEST_SCENARIO = """\
+[[outcome]]
+when = {"enable-nccl-nvls" = true}
+request = {token = 511}
+log = "recordings/none-dtype-replay-0.5.12.post1.txt"
+"""
 SAME_AGAIN = "name: again\nextends: tp8\nflags: {mem-fraction-static: 0.850}\n"
 HARMLESS = "name: harmless\nextends: tp8\nflags: {watchdog-timeout: 600}\n"
 
@@ -195,11 +201,14 @@ def test_once_the_masking_failure_is_gone_a_second_run_settles_the_open_flag(
 
 
 def test_a_client_that_was_killed_in_mid_trial_is_resumed_from_another_machine(
-    bench: Bench,
+    bench: Bench, tmp_path: Path
 ) -> None:
+    bench.ready("tp8")
+    hooks = tmp_path / "hooks"
     process = bench.start(
-        "bisect-flags", bench.box.name, "--good", "few", "--bad", "nvls", "--yes", "--json"
-    )
+        "bisect-flags", bench.box.name, "--good", "few", "--bad", "nvls", "--yes", "--json",
+        "--take-down", "main", "--port", "30111", "--undrain-cmd", f"echo $STATE >> {hooks}",
+    )  # fmt: skip
     bisect = wait_for_trial(process, 3)
     time.sleep(1.0)
     process.send_signal(signal.SIGKILL)
@@ -213,10 +222,14 @@ def test_a_client_that_was_killed_in_mid_trial_is_resumed_from_another_machine(
     said = verdict(lines)
     assert code == 0, err
     assert [c["flags"] for c in said["causes"]] == [["enable-nccl-nvls"]]
+    assert [e["state"] for e in lines if e["event"] == "brought-back"] == ["ready"]
+    assert hooks.read_text() == "ready\n"
     assert bench.untouched()
-    code, shown, _ = bench.run("bisect", "show", bisect, "--json")
+    code, shown, _ = bench.run("bisect", "show", bisect, "--on", bench.box.name, "--json")
     assert [t["number"] for t in shown[0]["trials"]] == list(range(1, len(shown[0]["trials"]) + 1))
     assert shown[0]["trials"][:2] == known
+    assert (shown[0]["status"], shown[0]["taken_down"]) == ("found", [])
+    assert all("--port 30111" in t["command"] for t in shown[0]["trials"])
 
 
 def test_a_host_that_reboots_in_mid_trial_spoils_that_trial_only(bench: Bench) -> None:
@@ -274,6 +287,9 @@ def test_a_bisect_in_the_background_is_attached_to_and_corrected_afterwards(benc
     code, lines, err = bench.run("bisect", "attach", bisect, "--json")
     assert code == 0, err
     assert [c["flags"] for c in verdict(lines)["causes"]] == [["enable-nccl-nvls"]]
+    # Nobody has to say yes to it: nothing is left to launch.
+    code, lines, err = bench.run("bisect-flags", "--resume", bisect, "--json")
+    assert (code, [e["event"] for e in lines]) == (0, ["plan", "verdict"]), err
     code, marked, _ = bench.run("bisect", "mark", bisect, "1", "good", "--json")
     assert (marked[0]["outcome"], marked[0]["was"]) == ("pass", "same")
     code, undone, _ = bench.run("bisect", "undo", bisect, "--json")
@@ -298,6 +314,8 @@ def test_bad_input_is_refused_before_anything_is_launched(bench: Bench) -> None:
     assert refused(bench, *words, "--good-last-ready", "--bad", "eight") == (2, "never-ready")
     few = ("--good", "tp8", "--bad", "eight", "--max-trials", "5")
     assert refused(bench, *words, *few) == (2, "budget-too-small")
+    code, _, err = bench.run(*words, "--good", "tp8", "--bad", "eight", "--dry-run")
+    assert code == 0, err
     assert refused(bench, *words, "--resume", "b0") == (2, "unknown-bisect")
 
 
@@ -344,6 +362,8 @@ def test_a_state_of_another_host_or_version_is_not_gone_on_with(
     path.write_text(json.dumps(state | {"sglang": "0.5.10", "version": 10**6}))
     words = ("bisect-flags", bench.box.name, "--resume", bisect, "--yes", "--json")
     assert refused(bench, *words) == (7, "other-version")
+    code, _, err = bench.run("bisect", "abandon", bisect, "--yes")
+    assert code == 0, err
 
 
 def test_two_hosts_launch_at_the_same_time_and_end_sooner(
@@ -376,12 +396,27 @@ def test_a_check_judges_what_serves_and_125_skips(bench: Bench, tmp_path: Path) 
     assert (code, verdict(lines)["status"]) == (1, "inconclusive")
 
 
+def test_a_crash_that_needs_a_request_is_hunted_with_it_and_other_launches_do_not_count(
+    bench: Bench, tmp_path: Path
+) -> None:
+    bench.ready("few")
+    bench.run("stop", bench.box.name, "--yes")
+    (tmp_path / "asked.toml").write_text(REQUEST_SCENARIO)
+    (tmp_path / "request.json").write_text('{"input_ids": [1, 511]}')
+    bench.box.scenario(str(tmp_path / "asked.toml"), FAST)
+    code, lines, err = bench.bisect("few", "nvls", "--request", str(tmp_path / "request.json"))
+    assert code == 0, err
+    assert lines[0]["paid"] == []
+    (cause,) = verdict(lines)["causes"]
+    assert (cause["flags"], cause["label"]) == (["enable-nccl-nvls"], "none-into-grouped-copy")
+
+
 def test_a_guilty_group_is_taken_apart_and_dummy_weights_serve_the_search_only(
     bench: Bench, tmp_path: Path
 ) -> None:
     (tmp_path / "spec.toml").write_text(SPEC_SCENARIO)
     bench.box.scenario(str(tmp_path / "spec.toml"), FAST)
-    code, lines, err = bench.bisect("tp8", "spec", "--fast-load")
+    code, lines, err = bench.bisect("tp8", "spec", "--fast-load", "--fast-layers", "2")
     said = verdict(lines)
     assert code == 0, err
     (cause,) = said["causes"]
@@ -392,6 +427,10 @@ def test_a_guilty_group_is_taken_apart_and_dummy_weights_serve_the_search_only(
     _, shown, _ = bench.run("bisect", "show", said["id"], "--json")
     launched = [t for t in shown[0]["trials"] if not t["cached"]]
     assert [t["note"] for t in launched].count("dummy weights") == 1
+    layers = bench.console(
+        "grep -l 'num_hidden_layers.*: 2' /var/lib/fleetctl/launches/main-trial/*.json | wc -l"
+    )
+    assert int(layers) == 1 + sum(1 for t in launched if t["purpose"] == "search")
     assert {t["full"] for t in launched if t["purpose"] == "search"} == {False}
     assert {t["full"] for t in launched if t["purpose"] == "confirm"} == {True}
 
