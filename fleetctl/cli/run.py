@@ -64,6 +64,7 @@ def run(
     from fleetctl.fleet import fanout
     from fleetctl.fleet.run import Job, Runner, command_text, parse_put, record
     from fleetctl.fleet.selection import hosts_of
+    from fleetctl.transport import load
 
     words = [selector, *(command or [])] if everywhere else list(command or [])
     puts = tuple(parse_put(text) for text in put or [])
@@ -73,6 +74,7 @@ def run(
     job = Job(command_text(words) if words else ":", puts, timeout, connect_timeout, become)
     printer = _Lines() if stream and not as_json else None
     record(job, hosts)
+    load(hosts)
     runner = Runner(job, printer.take if printer else None)
     alone = len(hosts) == 1
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job that is cancelled, say
