@@ -1,8 +1,8 @@
 """Moments of a deploy that a test can hold: doors on the host's side, and a line that it can cut on ours.
 
 A door is in the host's python3: a stand-in in front of the real one (``python:`` of the inventory) adds an
-audit hook (PEP 578) and changes nothing else. So the agent stops in front of a rename, a mkdir or a
-program that it is about to run, for as long as the test wants, and knows nothing of it.
+audit hook (PEP 578) and changes nothing else. So the agent stops in front of a rename, a mkdir, a
+look into a folder or a program that it is about to run, for as long as the test wants, and knows nothing of it.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ def hook(event, args):
         what = "rename %s" % (args[1],)
     elif event == "os.mkdir":
         what = "mkdir %s" % (args[0],)
+    elif event == "os.listdir":
+        what = "list %s" % (args[0],)
     elif event == "subprocess.Popen":
         what = "run " + " ".join(map(str, args[1]))
     else:

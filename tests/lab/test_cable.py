@@ -24,7 +24,7 @@ from tests.lab.launches import NEXT, Seen, look
 
 # Where the agent stands when the line fails: the door's expressions for a service.
 STEPS = {
-    "facts": (r"^run systemctl .*show .* sglang-{0}\.service",),
+    "facts": (r"^list .*/launches/{0}$",),
     "lock": (r"^mkdir .*/lock\.d/{0}$",),
     "verify": (r"^mkdir .*/lock\.d/{0}$", r"^run systemd-analyze verify"),
     "put files": (r"^rename /etc/systemd/system/sglang-{0}\.service",),
