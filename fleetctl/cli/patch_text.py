@@ -37,7 +37,8 @@ def reverted(target: Target, answer: dict[str, Any]) -> None:
     if answer["reverted"]:
         show.out(f"{target}: reverted {', '.join(answer['reverted'])}")
     if answer["absent"] or not answer["reverted"]:
-        show.out(f"{target}: not applied: {', '.join(answer['absent']) or 'any patch'}")
+        absent = ", ".join(answer["absent"])
+        show.out(f"{target}: {f'not applied: {absent}' if absent else 'no patch is applied'}")
     for file in answer["files"]:
         show.out(f"  {file['path']}  {file['now']}  {file['original'][:12]}")
 
@@ -54,7 +55,8 @@ def status_lines(patches: list[dict[str, Any]]) -> list[str]:
         if one["state"] != "active":
             lines.append(f"  {one['why_state']}")
         if one["result"]:
-            lines.append(f"  {one['markers']} lines: {one['result']}")
+            count = f"{one['markers']} line{'s' if one['markers'] != 1 else ''}"
+            lines.append(f"  {count}: {one['result']}")
         elif one["state"] == "active" and one["silent_means"]:
             lines.append(f"  silent so far; should it fail so: {one['silent_means']}")
     return lines

@@ -13,6 +13,8 @@ import re
 import tokenize
 from typing import Any, Iterator, NamedTuple, Sequence
 
+from fleetctl.remote import block_names
+
 BEGIN = "# >>> fleetctl "
 END = "# <<< fleetctl "
 NEWLINE = re.compile(r"\r\n|\n|\r")
@@ -232,6 +234,7 @@ def compose(data: bytes, edits: Sequence[Edit]) -> Patched:
         if not nodes:
             raise InstrumentError("symbol-not-found", "no function %s" % edit.symbol)
         for node in nodes:
+            _require_names(source.tree, node, edit)
             anchors.append({"patch": edit.patch, "symbol": edit.symbol, "line": node.lineno})
             for spot, takes in spots(source, node):
                 block = edit.block if takes else ""
@@ -245,6 +248,18 @@ def compose(data: bytes, edits: Sequence[Edit]) -> Patched:
     patched = source.encode("".join([*parts, source.text[at:]]))
     _prove(source, data, patched, sizes)
     return Patched(patched, _line_map(source, insertions), anchors)
+
+
+def _require_names(tree: ast.AST, node: Any, edit: Edit) -> None:
+    """Raise InstrumentError ``name-missing`` for a block that would fail in this function by itself."""
+    lost = block_names.missing(_parsed(edit.block).body[0].body, node, tree)
+    if lost:
+        has = ", ".join(sorted(block_names.arguments(node))) or "no argument"
+        raise InstrumentError(
+            "name-missing",
+            "the block reads %s, and %s (line %d) has %s"
+            % (", ".join(lost), edit.symbol, node.lineno, has),
+        )
 
 
 def _prove(source: Source, data: bytes, patched: bytes, sizes: dict[Edit, int]) -> None:
@@ -279,13 +294,17 @@ def lines_of(block: str) -> list[str]:
 
 def statements(block: str) -> int:
     """Return how many statements a block is made of. Raises InstrumentError: bad-block."""
-    body = "\n".join("    " + line for line in lines_of(block))
     try:
-        tree: Any = ast.parse("async def _():\n" + body + "\n    pass\n")
+        tree = _parsed(block)
     except (SyntaxError, ValueError) as error:
         line = (getattr(error, "lineno", None) or 2) - 1
         raise InstrumentError("bad-block", "line %d: %s" % (line, getattr(error, "msg", error)))
     return len(tree.body[0].body) - 1
+
+
+def _parsed(block: str) -> Any:
+    body = "\n".join("    " + line for line in lines_of(block))
+    return ast.parse("async def _():\n" + body + "\n    pass\n")
 
 
 def strip(data: bytes, patch: str) -> bytes:

@@ -20,6 +20,7 @@ from fleetctl.remote import (
 SCHEMA = "fleetctl.patches/1"
 RANK = "sglang::scheduler"
 KEPT_MARKERS = 20
+BEFORE = 0.02  # seconds: the kernel counts the start of a process in ticks
 JOURNAL_SECONDS = 8.0
 JOURNAL_BYTES = 32 * 1024 * 1024
 
@@ -63,7 +64,8 @@ def judge_record(state: dict[str, Any], record: dict[str, Any]) -> dict[str, Any
     """Return one applied patch as it stands now: its state, why, and what it said."""
     unit = patch_resolve.read_unit(state["unit"])
     running = processes(unit.group, unit.main_pid) if unit.alive else []
-    said = markers(unit.invocation, [record["name"]])
+    old = {p["pid"] for p in running if p["started"] < record["pushed_at"] - BEFORE}
+    said = [m for m in markers(unit.invocation, [record["name"]]) if m.fields.get("pid") not in old]
     seen = {p["pid"]: _sees(p["pid"], state, record) for p in ranks_of(running)}
     verdict, why = judge(record, running, said, seen, patch_store.changed(state, record))
     return describe(state, record, verdict, why, said, unit.invocation)
@@ -125,7 +127,7 @@ def judge(
     if not running:
         return "applied-not-active", "the unit does not run: the next start will have it"
     ranks = ranks_of(running)
-    old = [p for p in ranks if p["started"] < record["pushed_at"] - 0.02]
+    old = [p for p in ranks if p["started"] < record["pushed_at"] - BEFORE]
     if old:
         return "applied-not-active", "%s started before the push: restart the unit" % _names(old)
     blind = [(p, seen[p["pid"]]) for p in ranks if seen.get(p["pid"])]

@@ -200,7 +200,7 @@ def test_a_full_disk_changes_nothing(host: Host) -> None:
 
 def test_a_package_upgraded_under_an_overlay_is_told(host: Host) -> None:
     host.push()
-    host.box.console(f"printf 'def _grouped_foreach_copy_(a, b):\\n    return 7\\n' > {FILE}")
+    host.box.console(f"printf 'def _grouped_foreach_copy_(dsts, srcs):\\n    return 7\\n' > {FILE}")
     assert host.state() == "none-in-foreach-copy orphaned"
     host.box.console("systemctl restart sglang-main")
     assert "copied 7" in host.said(), "no old file is laid over a new package"

@@ -111,7 +111,7 @@ def test_push_status_revert_history(run: Run, scratch: Scratch) -> None:
     (line,) = objects(out)
     assert (code, line["reverted"]) == (0, ["none-in-foreach-copy"])
     code, out, _ = run("revert", "here")
-    assert (code, out) == (0, "here/main: not applied: any patch\n")
+    assert (code, out) == (0, "here/main: no patch is applied\n")
     code, out, _ = run("history", "here", "--json")
     (line,) = objects(out)
     assert [h["event"] for h in line["history"]] == ["push", "revert"]

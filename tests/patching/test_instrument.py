@@ -112,3 +112,33 @@ def test_what_cannot_be_done_is_refused_with_a_reason(
     with pytest.raises(InstrumentError) as caught:
         instrument.compose(data, [Edit("a", "f", block)])
     assert caught.value.reference == reference
+
+
+@pytest.mark.parametrize(
+    ("source", "symbol", "block", "lost"),
+    [
+        ("def f(a, b):\n    pass\n", "f", "if srcs is None:\n    pass", "srcs"),
+        ("def f(srcs):\n    pass\ndef g(a):\n    pass\n", "g", "print(srcs)", "srcs"),
+        ("class C:\n    x = 1\n    def f(self):\n        pass\n", "C.f", "print(x)", "x"),
+        ("def f(a):\n    b = 1\n", "f", "print(b)", "b"),
+        ("def f(a):\n    pass\n", "f", "def _fc_g(v=gone):\n    return later\n", "gone"),
+        ("def f(a, *r, k=1, **o):\n    pass\n", "f", "print(a, r, k, o)", ""),
+        ("import os as o\ndef f():\n    pass\n", "f", "print(o, __name__, __file__)", ""),
+        ("def g():\n    global G\n    G = 1\ndef f():\n    pass\n", "f", "print(G)", ""),
+        ("from x import *\ndef f():\n    pass\n", "f", "print(anything)", ""),
+        ("def f(a):\n    b = 1\n    def g(c):\n        pass\n", "f.g", "print(a, b, c)", ""),
+        ("def f(a):\n    pass\n", "f", "for _fc_i in a:\n    print(_fc_i)", ""),
+        ("def f(a):\n    pass\n", "f", "_fc_x = [i for i in a]", ""),
+    ],
+)  # fmt: skip
+def test_a_block_that_reads_what_a_function_has_not_is_refused(
+    source: str, symbol: str, block: str, lost: str
+) -> None:
+    edit = Edit("a", symbol, block)
+    if not lost:
+        instrument.compose(source.encode(), [edit])
+        return
+    with pytest.raises(InstrumentError) as caught:
+        instrument.compose(source.encode(), [edit])
+    assert caught.value.reference == "name-missing"
+    assert caught.value.message.startswith(f"the block reads {lost}, and {symbol} (line ")
