@@ -221,8 +221,8 @@ class Server:
     def _on_sigterm(self, *_: object) -> None:
         self.log("SIGTERM received. signum=None frame=None. Draining requests and shutting down...")
         self.leaving = True
-        # SGLang looks every five seconds; the replay's clock runs at the scenario's speed.
-        threading.Timer(3 / max(self.scenario.speed, 1), self._leave).start()
+        # SGLang looks every five seconds; the replay's clock runs at the scenario's speed, 0 is at once.
+        threading.Timer(3 / self.scenario.speed if self.scenario.speed else 0, self._leave).start()
 
     def _leave(self) -> None:
         if self.status == "UnHealthy":
