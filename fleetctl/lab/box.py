@@ -19,7 +19,8 @@ CLEAN = """\
 for unit in $(systemctl list-units --all --plain --no-legend 'sglang*' 'fleetctl*' | cut -d' ' -f1); do
   systemctl kill -s KILL "$unit" 2>/dev/null; systemctl stop "$unit"; systemctl reset-failed "$unit"
 done 2>/dev/null
-rm -rf /etc/systemd/system/sglang* /etc/systemd/system/fleetctl-* /etc/systemd/system/*.wants/fleetctl-* /run/systemd/system/sglang* /run/systemd/transient/sglang*
+rm -rf /etc/systemd/system/sglang* /run/systemd/system/sglang* /run/systemd/transient/sglang*
+rm -rf /etc/systemd/system/fleetctl-* /etc/systemd/system/*.wants/fleetctl-*
 rm -rf /etc/fleetctl /var/lib/fleetctl /run/fleetctl /etc/sglang-replay /run/sglang-replay*
 systemctl daemon-reload
 """
