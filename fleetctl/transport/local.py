@@ -34,6 +34,7 @@ class LocalChannel:
         self._stdin: IO[bytes] = self._process.stdin
         self._stdout: IO[bytes] = self._process.stdout
         self._errors = bytearray()
+        self._reading = threading.Lock()
         self._drain = threading.Thread(
             target=self._read_errors, args=(self._process.stderr,), daemon=True
         )
@@ -57,11 +58,14 @@ class LocalChannel:
 
     def recv(self, timeout: float) -> bytes:
         """Return the next output of the child, b"" at its end."""
-        poll = select.poll()
-        poll.register(self._stdout, select.POLLIN)
-        if not poll.poll(timeout * 1000):
-            raise TimeoutError
-        return os.read(self._stdout.fileno(), 65536)
+        with self._reading:
+            if self._stdout.closed:  # by another thread, that ended the command
+                return b""
+            poll = select.poll()
+            poll.register(self._stdout, select.POLLIN)
+            if not poll.poll(timeout * 1000):
+                raise TimeoutError
+            return os.read(self._stdout.fileno(), 65536)
 
     def close_stdin(self) -> None:
         """Close the child's standard input."""
@@ -98,7 +102,9 @@ class LocalChannel:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self._drain.join(1.0)
-        self._stdout.close()
+        if self._reading.acquire(timeout=1.0):  # else who reads there closes it
+            self._stdout.close()
+            self._reading.release()
 
 
 class LocalConnection:
@@ -107,6 +113,7 @@ class LocalConnection:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._open: list[LocalChannel] = []
+        self._closed = False
 
     @property
     def host(self) -> Host:
@@ -117,6 +124,8 @@ class LocalConnection:
         """Start a shell command line."""
         channel = LocalChannel(command)
         self._open.append(channel)
+        if self._closed:  # meanwhile, by another thread
+            channel.close()
         return channel
 
     def exec(
@@ -142,5 +151,6 @@ class LocalConnection:
 
     def close(self) -> None:
         """End what still runs."""
+        self._closed = True
         for channel in list(self._open):
             channel.close()
