@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from fleetctl.bisect.space import Space
 from fleetctl.bisect.state import Stage, State
 from fleetctl.errors import UsageError
-from fleetctl.trials import wishes
+from fleetctl.trials import start, wishes
 from fleetctl.trials.host import Rules
 from fleetctl.trials.runner import How
+from fleetctl.trials.setup import Ground
 from fleetctl.trials.start import Asked
 
 REQUEST: dict[str, Any] = {"path": "/generate", "body": {"text": "hi"}}
@@ -73,3 +74,14 @@ def test_a_state_of_an_older_fleetctl_remembers_nothing_and_refuses_nothing() ->
     state.options = {"check": "exit 0"}
     again = wishes.again(Asked(rules=Rules(requests=(REQUEST,))), state)
     assert (again.how.check, again.rules.requests) == ("exit 0", (REQUEST,))
+
+
+@pytest.mark.parametrize(
+    "asked", [Asked(how=How(check="exit 0")), Asked(rules=Rules(requests=(REQUEST,)))],
+    ids=["a check", "a request"],
+)  # fmt: skip
+def test_earlier_launches_do_not_count_where_more_than_readiness_is_judged(asked: Asked) -> None:
+    state = state_of(asked)
+    nobody_looks = cast(Ground, None)
+    start._pay(state, nobody_looks, [{"id": "l1", "outcome": "ready", "config": {}}])
+    assert state.trials == []
