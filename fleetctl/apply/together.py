@@ -46,8 +46,7 @@ def deploy(
             with hosts.asking():
                 sure = typed(targets[n].host.name)
             if sure:
-                allow = f"--yes-protected={targets[n].host.name}"
-                [again] = hosts.each(lambda way, allow=allow: way.prepare(allow), [ways[n]])
+                [again] = hosts.each(_prepare_protected, [ways[n]])
                 del ends[n]
                 ends.update({} if again is None else {n: again})
         go = [n for n in range(len(ways)) if n not in ends]
@@ -69,6 +68,10 @@ def deploy(
 
         ends.update(zip(go, hosts.each(carry_out, go), strict=True))
         return [ends[n] for n in sorted(ends)]
+
+
+def _prepare_protected(way: Deployment) -> Outcome | None:
+    return way.prepare(f"--yes-protected={way.target.host.name}")
 
 
 def _interrupts(way: Deployment) -> bool:
