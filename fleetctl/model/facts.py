@@ -56,6 +56,7 @@ class UnitFacts:
     n_restarts: int = 0
     invocation_id: str = ""
     need_daemon_reload: bool = False
+    file_state: str = ""  # enabled, disabled, static …; empty where there is no file
     fragment_path: str = ""
     fragment_sha256: str | None = None
     drop_ins: tuple[str, ...] = ()

@@ -87,7 +87,7 @@ def plan_deploy(
         diffs=file_diffs((*own, *removes) if steps else (), facts),
         unchanged=unchanged,
         interrupts=interrupts,
-        warnings=(*rendered.warnings, *_warnings(rendered, facts)),
+        warnings=(*rendered.warnings, *_warnings(rendered, facts, settled)),
     )
 
 
@@ -151,9 +151,14 @@ def _reload(
     steps: list[Step] = []
     if facts.unit.need_daemon_reload or _verify(rendered, writes):
         steps.append(DaemonReload())
-    if rendered.settings["enable"] and _verify(rendered, writes):
+    if rendered.settings["enable"] and (_verify(rendered, writes) or _left_out(rendered, facts)):
         steps.append(EnableUnit(rendered.unit))
     return tuple(steps)
+
+
+def _left_out(rendered: Rendered, facts: HostFacts) -> bool:
+    """Return whether a boot would leave the unit out although its profile says ``enable``."""
+    return bool(rendered.settings["enable"]) and facts.unit.file_state not in ("enabled", "")
 
 
 def _stop_others(stops: tuple[Holder, ...], rendered: Rendered) -> tuple[Step, ...]:
@@ -183,7 +188,7 @@ def _launch(rendered: Rendered, facts: HostFacts) -> tuple[Step, ...]:
     return (ResetFailed(rendered.unit), start, wait) if known else (start, wait)
 
 
-def _warnings(rendered: Rendered, facts: HostFacts) -> tuple[str, ...]:
+def _warnings(rendered: Rendered, facts: HostFacts, settled: bool) -> tuple[str, ...]:
     found = [f"drop-in {path} changes the unit" for path in facts.unit.drop_ins]
     host = rendered.target.host
     if host.gpus and not facts.gpus:
@@ -191,6 +196,10 @@ def _warnings(rendered: Rendered, facts: HostFacts) -> tuple[str, ...]:
     if not rendered.complete and any(f.secret for f in rendered.files):
         found.append(
             "secrets were not fetched for this plan: one that changed shows only in a deploy"
+        )
+    if settled and _left_out(rendered, facts):
+        found.append(
+            f"a boot leaves it out until its next restart: systemctl enable {rendered.unit}"
         )
     if facts.lock is not None:
         found.append(f"locked by {facts.lock.who} since {facts.lock.since}: {facts.lock.why}")

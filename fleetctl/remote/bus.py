@@ -20,7 +20,7 @@ RETURN, ERROR = 2, 3  # types of messages
 # Which interface has a property; what is not here is for systemctl.
 UNIT = frozenset({
     "Id", "LoadState", "ActiveState", "SubState", "InvocationID", "NeedDaemonReload", "FragmentPath",
-    "DropInPaths", "ActiveEnterTimestampMonotonic", "InactiveEnterTimestampMonotonic",
+    "UnitFileState", "DropInPaths", "ActiveEnterTimestampMonotonic", "InactiveEnterTimestampMonotonic",
 })  # fmt: skip
 SERVICE = frozenset({
     "Result", "MainPID", "ExecMainPID", "ExecMainCode", "ExecMainStatus",

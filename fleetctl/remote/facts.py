@@ -94,6 +94,7 @@ def unit_facts(name: str, props: dict[str, str] | None = None) -> dict[str, Any]
         "n_restarts": _int(p.get("NRestarts")),
         "invocation_id": p.get("InvocationID", ""),
         "need_daemon_reload": p.get("NeedDaemonReload") == "yes",
+        "file_state": p.get("UnitFileState", ""),
         "fragment_path": fragment,
         "fragment_sha256": files.sha256(fragment) if fragment else None,
         "drop_ins": p.get("DropInPaths", "").split(),

@@ -28,6 +28,7 @@ PROPERTIES = (
     "InvocationID",
     "NeedDaemonReload",
     "FragmentPath",
+    "UnitFileState",
     "DropInPaths",
     "ActiveEnterTimestampMonotonic",
     "InactiveEnterTimestampMonotonic",

@@ -67,6 +67,17 @@ def test_a_plan_that_was_carried_out_leaves_nothing_to_do(path: Path) -> None:
     assert (after.empty, after.unchanged, after.refusals) == (True, True, ())
 
 
+@pytest.mark.parametrize(("restart", "kinds"), [(False, []), (True, ["enable-unit"])])
+def test_what_shall_start_at_boot_and_does_not_is_told_and_mended_by_the_next_restart(
+    restart: bool, kinds: list[str]
+) -> None:
+    unit = {"active_state": "active", "file_state": "disabled"}
+    facts = {"files": "as wanted", "last_launch": "as wanted", "unit": unit}
+    plan = planned({"profile": {"unit": {"enable": True}}, "facts": facts, "restart": restart})
+    assert [s.kind for s in plan.steps if s.kind == "enable-unit"] == kinds
+    assert ("systemctl enable" in str(plan.warnings)) == (not restart)
+
+
 def test_no_secret_is_in_what_a_dry_run_prints() -> None:
     case = {
         "profile": {"secret_flags": {"api-key": {"kind": "env", "value": "K"}}},
