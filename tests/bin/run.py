@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -62,6 +63,9 @@ def counts(file: Path) -> tuple[int, int, int]:
 def main(extra: list[str]) -> int:
     """Run all parts and return 0 only when none failed and some test ran."""
     began = time.monotonic()
+    # A shell starts what runs in its background deaf to these; the tests press Ctrl-C and hang up.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     with tempfile.TemporaryDirectory(prefix="fleetctl-tests-") as temporary:
         folder = Path(temporary)
         running = {name: start(name, folder, extra) for name in PARTS}
