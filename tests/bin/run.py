@@ -15,11 +15,13 @@ from typing import IO
 
 # The lab's tests mostly wait for hosts, the others compute: side by side they share two cores well.
 LAB = sorted(str(path) for path in Path("tests/lab").glob("test_*.py"))
-DEPLOYS = [path for path in LAB if Path(path).name.startswith("test_d")]  # about half of the time
-PARTS = {
+DEPLOYS = [path for path in LAB if Path(path).name.startswith("test_d")]
+FLEETS = [path for path in LAB if Path(path).name.startswith(("test_c", "test_f", "test_lab_b"))]
+PARTS = {  # the lab's are about a third of its time each
     "unit": ["--ignore=tests/lab"],
     "lab1": DEPLOYS,
-    "lab2": [path for path in LAB if path not in DEPLOYS],
+    "lab2": FLEETS,
+    "lab3": [path for path in LAB if path not in DEPLOYS + FLEETS],
 }
 NO_TESTS = 5
 
