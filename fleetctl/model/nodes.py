@@ -73,16 +73,16 @@ class NodeEnd:
 def root_of(ends: Sequence[NodeEnd]) -> NodeEnd | None:
     """Return the node that has the root: the one whose root came first, clocks set right.
 
-    A verdict that is more than a hypothesis goes before one that is not; of two that are closer
-    together than the clocks are known, the lower rank. None where no node names a root.
+    A node that only lost its peers goes after one that names a failure of its own, and a hypothesis
+    after a verdict that is more; of two that are closer together than the clocks are known, the
+    lower rank. None where no node names a root.
     """
     rooted = [e for e in ends if e.triage and e.triage.get("root")]
     if not rooted:
         return None
-    sure = [
-        e for e in rooted if e.triage and e.triage.get("verdict") in ("established", "supported")
-    ]
-    pool = sure or rooted
+    own = [e for e in rooted if e.triage and e.triage.get("label") != "peer-lost"] or rooted
+    sure = [e for e in own if e.triage and e.triage.get("verdict") in ("established", "supported")]
+    pool = sure or own
     timed = [e for e in pool if e.corrected is not None]
     if not timed:
         return min(pool, key=lambda e: e.rank)

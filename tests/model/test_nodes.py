@@ -53,3 +53,23 @@ def test_the_root_is_the_first_by_clocks_that_are_set_right(
 ) -> None:
     found = root_of(ends)
     assert (None if found is None else found.rank) == rank
+
+
+@pytest.mark.parametrize(
+    "labels", [["peer-lost", "cublas-capture"], ["cublas-capture", "peer-lost"]]
+)
+@pytest.mark.parametrize("verdict", ["established", "hypothesis"])
+def test_who_only_lost_a_peer_has_the_root_of_nothing_that_another_names(
+    labels: list[str], verdict: str
+) -> None:
+    ends = []
+    for rank, label in enumerate(labels):
+        found = end(rank, 9.0, verdict if label != "peer-lost" else "established", unsure=1.0)
+        assert found.triage is not None
+        found.triage["label"] = label
+        ends.append(found)
+    left = root_of(ends)
+    assert left is not None
+    assert labels[left.rank] == "cublas-capture"
+    alone = [e for e in ends if labels[e.rank] == "peer-lost"]
+    assert root_of(alone) is alone[0]
