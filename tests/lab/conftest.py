@@ -8,11 +8,13 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from fleetctl.lab import bed, needs, spec
 from fleetctl.lab.box import Box
+from tests.lab.deploying import Operator
 
 WHY_NOT = needs.why_not()
 NAME = f"t{os.getpid()}"
@@ -60,6 +62,15 @@ def replay_host(_replay: Box) -> Iterator[Box]:
     _replay.clean()
     yield _replay
     _replay.heal()
+
+
+@pytest.fixture
+def ops(tmp_path: Path, replay_host: Box) -> Operator:
+    """An operator whose inventory has the replay host as ``lab-01``; the founding story is on there."""
+    operator = Operator(tmp_path)
+    operator.add(replay_host, "lab-01")
+    replay_host.scenario("founding", speed=100)
+    return operator
 
 
 @pytest.fixture

@@ -16,12 +16,10 @@ UNIT = "/etc/systemd/system/sglang-main.service"
 
 
 @pytest.fixture
-def ops(tmp_path: Path, replay_host: Box) -> Operator:
-    """An operator whose inventory has the replay host as ``lab-01``."""
-    operator = Operator(tmp_path)
-    operator.add(replay_host, "lab-01")
+def ops(ops: Operator, replay_host: Box) -> Operator:
+    """The operator of a host where whatever is deployed serves."""
     replay_host.scenario("serves", speed=100)
-    return operator
+    return ops
 
 
 def fault_of(done: Done) -> dict[str, str]:

@@ -13,15 +13,6 @@ from tests.lab.deploying import Operator, leftovers, unit_state
 ENOUGH = 120.0
 
 
-@pytest.fixture
-def ops(tmp_path: Path, replay_host: Box) -> Operator:
-    """An operator whose inventory has the replay host as ``lab-01``."""
-    operator = Operator(tmp_path)
-    operator.add(replay_host, "lab-01")
-    replay_host.scenario("founding", speed=100)
-    return operator
-
-
 def test_a_good_profile_becomes_ready_and_a_second_run_changes_nothing(
     ops: Operator, replay_host: Box
 ) -> None:

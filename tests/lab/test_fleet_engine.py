@@ -8,8 +8,6 @@ import json
 import zipfile
 from pathlib import Path
 
-import pytest
-
 from fleetctl.lab.box import Box
 from tests.lab.deploying import Operator
 
@@ -34,14 +32,6 @@ def wheel(folder: Path, name: str, version: str, needs: tuple[str, ...] = ()) ->
         for where, text in files.items():
             archive.writestr(where, text)
     return path
-
-
-@pytest.fixture
-def ops(tmp_path: Path, replay_host: Box) -> Operator:
-    operator = Operator(tmp_path)
-    operator.add(replay_host, "lab-01")
-    replay_host.scenario("founding", speed=100)
-    return operator
 
 
 def bundle(ops: Operator, version: str, torch: str = "2.9.1+cu129") -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -11,14 +10,6 @@ from fleetctl.lab.box import Box
 from tests.lab.deploying import Done, Operator, kill, leftovers, unit_state
 
 UNIT = "/etc/systemd/system/sglang-main.service"
-
-
-@pytest.fixture
-def ops(tmp_path: Path, replay_host: Box) -> Operator:
-    operator = Operator(tmp_path)
-    operator.add(replay_host, "lab-01")
-    replay_host.scenario("founding", speed=100)
-    return operator
 
 
 def history(ops: Operator) -> list[dict[str, object]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -14,13 +13,11 @@ POISON = json.dumps({"input_ids": [999999], "sampling_params": {"max_new_tokens"
 
 
 @pytest.fixture
-def ops(tmp_path: Path, replay_host: Box) -> Operator:
-    operator = Operator(tmp_path)
-    operator.add(replay_host, "lab-01")
+def ops(ops: Operator, replay_host: Box) -> Operator:
     replay_host.scenario("serves", speed=100)
     unit = "{restart_sec: 4, start_limit_burst: 2}"
-    operator.profile("twice", f"name: twice\nextends: tp8\nflags: {{tp-size: 1}}\nunit: {unit}\n")
-    return operator
+    ops.profile("twice", f"name: twice\nextends: tp8\nflags: {{tp-size: 1}}\nunit: {unit}\n")
+    return ops
 
 
 def crash_and_wait(ops: Operator, box: Box, invocation: str) -> Done:
