@@ -8,11 +8,14 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from fleetctl.apply.session import Session
 from fleetctl.errors import Exit
 from fleetctl.model.fleet import Target
+
+if TYPE_CHECKING:
+    from fleetctl.model.facts import PatchNote
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -45,6 +48,10 @@ class Crew:
         session = Session(target.host, stop=self.stop)
         self._sessions.append(session)
         return session
+
+    def noted(self) -> list[tuple[str, tuple[PatchNote, ...]]]:
+        """Return the patches that came along with the answers of all hosts: ``Session.noting``."""
+        return [found for session in self._sessions for found in session.noted]
 
     def close(self) -> None:
         """End every session, side by side: each waits for its host's last word."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from fleetctl.clock import Clock, SystemClock
 from fleetctl.errors import FleetError, RemoteError, UnreachableError
@@ -13,6 +13,9 @@ from fleetctl.model.fleet import Host
 from fleetctl.transport import connect
 from fleetctl.transport.agent import Agent
 from fleetctl.transport.base import Connection
+
+if TYPE_CHECKING:
+    from fleetctl.model.facts import PatchNote
 
 # In the order in which a deploy asks for them: the agent loads them while nothing is asked yet.
 SOON = ("several", "facts", "doctor", "model_folder", "apply", "unit", "watch")
@@ -28,6 +31,8 @@ MODULES = (
     "revisions",
     "status",
 )
+NOTES = "patch_store.notes"
+NOTING = ("patch_store", "several")  # the modules that ``noting`` needs
 CONNECT_SECONDS = 10.0
 REATTACH_SECONDS = 900.0
 
@@ -69,6 +74,8 @@ class Session:
         self._agent: Agent | None = None
         self._opening: threading.Thread | None = None
         self._fault: FleetError | None = None
+        self._noting: list[str] | None = None
+        self.noted: list[tuple[str, tuple[PatchNote, ...]]] = []
 
     def __enter__(self) -> Session:
         return self
@@ -133,12 +140,34 @@ class Session:
         """Run one verb. Raises UnreachableError when the session is lost; the next call starts anew."""
         if self.stop.is_set():
             raise Interrupted(self.host.name)
+        if self._noting is not None and verb != "several.run":
+            both = {verb: args or {}, NOTES: {"services": self._noting}}
+            said = self.call("several.run", {"verbs": both}, on_event=on_event, timeout=timeout)
+            self._note(said[NOTES]["patch_notes"])
+            return dict(said[verb])
         try:
             return self.agent.call(verb, args, on_event=on_event, timeout=timeout)
         except (UnreachableError, RemoteError) as error:
             if isinstance(error, UnreachableError) or error.reference == "agent-died":
                 self._end(lost=True)
             raise
+
+    def noting(self, *services: str) -> Self:
+        """Have the next answer bring the patches of these services along (none named: all of the host).
+
+        They are in ``noted`` then, by ``HOST/SERVICE``.
+        """
+        self._noting = list(services)
+        return self
+
+    def _note(self, said: Mapping[str, Any]) -> None:
+        from fleetctl.patching import active
+
+        self._noting = None
+        for service, notes in said.items():
+            self.noted.append(
+                (f"{self.host.name}/{service}", active.notes_of({"patch_notes": notes}))
+            )
 
     def cancel(self) -> None:
         """Ask the running verb to stop at its next safe point. May be called from another thread."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fleetctl.cli import app as root
-from fleetctl.cli import complete, show
+from fleetctl.cli import complete, patch_notes, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import Exit, FleetError
 from fleetctl.model.fleet import Target
@@ -39,7 +39,8 @@ def audit(
 
     def one(target: Target) -> list[dict[str, Any]] | FleetError:
         try:
-            return log.of_host(hosts_.session(target), target, count)
+            session = hosts_.session(target).noting(target.service.name)
+            return log.of_host(session, target, count)
         except FleetError as error:
             return error
 
@@ -58,4 +59,5 @@ def audit(
             show.json_line(line)
         else:
             show.out(show.safe_line(f"{line['source']:<5} {report.audit(line)}"))
+    patch_notes.tell(hosts_.noted())
     return codes.pop() if len(codes) == 1 else int(Exit.NEGATIVE)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fleetctl.cli import app as root
-from fleetctl.cli import complete, show
+from fleetctl.cli import complete, patch_notes, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import Exit, FleetError
 from fleetctl.model.fleet import Target
@@ -56,7 +56,7 @@ def diff(
 
     def one(target: Target) -> dict[str, Any] | FleetError:
         try:
-            session = hosts_.session(target)
+            session = hosts_.session(target).noting(target.service.name)
             return drift.compare(session, target, wish, site.root, profile=bool(profile))
         except FleetError as error:
             return error
@@ -73,4 +73,5 @@ def diff(
                 show.json_line(answer)
             else:
                 show.out("\n".join(drift.lines_of(answer)))
+    patch_notes.tell(hosts_.noted())
     return codes.pop() if len(codes) == 1 else int(Exit.NEGATIVE)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fleetctl.cli import app as root
-from fleetctl.cli import show
+from fleetctl.cli import patch_notes, show
 from fleetctl.cli.app import new_app
 from fleetctl.cli.selectors import Everything, Selectors, chosen
 from fleetctl.errors import Exit, FleetError
 
 if TYPE_CHECKING:
     from fleetctl.apply.session import Session
+    from fleetctl.model.facts import PatchNote
     from fleetctl.model.fleet import Host
 
 app = new_app("SGLang releases on hosts, side by side: install, list, remove, bundle.")
@@ -118,16 +119,19 @@ def bundle(
 
 def _each(hosts: list[str], everything: bool, as_json: bool, work: Work) -> int:
     from fleetctl.apply import together
-    from fleetctl.apply.session import Session
+    from fleetctl.apply.session import NOTING, Session
     from fleetctl.config.site import load_site
 
     found = {t.host.name: t for t in chosen(load_site(), hosts, everything)}
+    noted: list[tuple[str, tuple[PatchNote, ...]]] = []
 
     def one(name: str) -> int:
         target = found[name]
         try:
-            with Session(target.host, stop=hosts_.stop, modules=("engine",)) as session:
+            modules = ("engine", *NOTING)
+            with Session(target.host, stop=hosts_.stop, modules=modules).noting() as session:
                 lines = work(session, target.host)
+                noted.extend(session.noted)
         except FleetError as error:
             error.where = error.where or name
             root.report(error, as_json=as_json)
@@ -144,6 +148,7 @@ def _each(hosts: list[str], everything: bool, as_json: bool, work: Work) -> int:
 
     with together.crew() as hosts_:
         codes = set(hosts_.each(one, list(found)))
+    patch_notes.tell(noted)
     return codes.pop() if len(codes) == 1 else int(Exit.NEGATIVE)
 
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fleetctl.cli import complete, show
+from fleetctl.cli import complete, patch_notes, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import FleetError
 
 if TYPE_CHECKING:
+    from fleetctl.model.facts import PatchNote
     from fleetctl.model.fleet import Host
     from fleetctl.transport.fetch import Fetched
 
@@ -43,6 +44,7 @@ def fetch(
 ) -> int:
     """Copy a file of each host here, packed by zstd on the way."""
     from fleetctl.fleet import fanout
+    from fleetctl.fleet.run import NOTES, noted
     from fleetctl.fleet.selection import hosts_of
     from fleetctl.transport import connect
     from fleetctl.transport.fetch import fetch_file
@@ -50,10 +52,20 @@ def fetch(
     hosts = hosts_of(selector)
     name = Path(path).name
 
+    notes: list[tuple[str, tuple[PatchNote, ...]]] = []
+
     def work(host: Host) -> Fetched:
+        def heard(stderr: bytes) -> bytes:
+            own, found = noted(stderr)
+            notes.extend((f"{host.name}/{service}", (note,)) for service, note in found)
+            return own
+
         connection = connect(host, connect_timeout, ask=len(hosts) == 1)
         try:
-            return fetch_file(connection, path, to / host.name / name, limit=limit * 1024**2)
+            return fetch_file(
+                connection, path, to / host.name / name, limit=limit * 1024**2,
+                before=NOTES, heard=heard,
+            )  # fmt: skip
         finally:
             connection.close()
 
@@ -61,6 +73,7 @@ def fetch(
     for item in fanout.fan_out(hosts, work, workers):
         codes.append(int(item[1].exit_code) if isinstance(item[1], FleetError) else 0)
         _show(*item, as_json=as_json)
+    patch_notes.tell(notes)
     return fanout.common_exit(codes)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fleetctl.cli import app as root
-from fleetctl.cli import complete, show
+from fleetctl.cli import complete, patch_notes, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import Exit, FleetError
 from fleetctl.model.fleet import Target
@@ -33,7 +33,8 @@ def history(
 
     def one(target: Target) -> list[dict[str, Any]] | FleetError:
         try:
-            found = rollback.revisions(hosts_.session(target), target)
+            session = hosts_.session(target).noting(target.service.name)
+            found = rollback.revisions(session, target)
         except FleetError as error:
             return error
         return [r.to_json(target.host.name, target.service.name) for r in found]
@@ -54,4 +55,5 @@ def history(
             show.out(f"{target}\n" + "\n".join(report.revisions(answer)))
         else:
             show.out(f"{target}: no revision is kept there")
+    patch_notes.tell(hosts_.noted())
     return codes.pop() if len(codes) == 1 else int(Exit.NEGATIVE)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fleetctl.cli import app as root
-from fleetctl.cli import show
+from fleetctl.cli import patch_notes, show
 from fleetctl.cli.app import new_app
 from fleetctl.cli.selectors import Everything, Selectors, chosen
 from fleetctl.errors import Exit, FleetError
@@ -51,7 +51,7 @@ def _each(hosts: list[str], everything: bool, as_json: bool, work: Work) -> int:
 
     def one(target: Target) -> int:
         try:
-            line = work(hosts_.session(target), target)
+            line = work(hosts_.session(target).noting(target.service.name), target)
         except FleetError as error:
             root.report(error, as_json=as_json)
             return int(error.exit_code)
@@ -63,4 +63,5 @@ def _each(hosts: list[str], everything: bool, as_json: bool, work: Work) -> int:
 
     with together.crew() as hosts_:
         codes = set(hosts_.each(one, targets))
+    patch_notes.tell(hosts_.noted())
     return codes.pop() if len(codes) == 1 else int(Exit.NEGATIVE)

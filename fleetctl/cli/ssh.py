@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fleetctl.cli import complete
+from fleetctl.cli import complete, patch_notes
 from fleetctl.cli.app import new_app
 from fleetctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from fleetctl.transport.base import Connection
 
 app = new_app()
 
@@ -37,6 +40,7 @@ def ssh(
     """Open a shell on a host, through jump hosts, keys and agent as the inventory says."""
     from fleetctl.fleet.run import command_text
     from fleetctl.fleet.selection import hosts_of
+    from fleetctl.transport import connect
 
     hosts = hosts_of(host)
     if len(hosts) != 1:
@@ -45,6 +49,7 @@ def ssh(
         )
     text = command_text(command) if command else None
     if hosts[0].transport == "local":
+        _tell(connect(hosts[0]))
         shell = os.environ.get("SHELL", "/bin/sh")
         return subprocess.run([shell, "-c", text] if text else [shell], check=False).returncode
     from fleetctl.transport import ssh as transport
@@ -54,4 +59,13 @@ def ssh(
     if text is None and not terminal:
         raise UsageError("no-terminal", "a shell needs a terminal", hint="give a command after --")
     connection = transport.connect(hosts[0], connect_timeout, ask=True)
+    _tell(connection)
     return interactive(connection, text, terminal=terminal)
+
+
+def _tell(connection: Connection) -> None:
+    """Say which patches the host has, before the terminal is its own."""
+    from fleetctl.fleet.run import patches_of
+
+    name = connection.host.name
+    patch_notes.tell((f"{name}/{service}", (note,)) for service, note in patches_of(connection))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fleetctl.model.facts import PatchNote
 
 COMMAND_SECONDS = 600.0
+NOTES_SECONDS = 5.0
 SLACK_SECONDS = 10.0  # the host's own timeout goes off first, and says so by its status
 PUT_FAILED = 73  # EX_CANTCREAT of sysexits.h
 WHOLE = b"whole"
@@ -163,6 +164,14 @@ def noted(stderr: bytes) -> tuple[bytes, tuple[tuple[str, PatchNote], ...]]:
         found.append((service, note))
         at = match.end()
     return stderr[:start] + stderr[at:], tuple(found)
+
+
+def patches_of(connection: Connection) -> list[tuple[str, PatchNote]]:
+    """Return the patches of a host, for what cannot say them itself; none where it lets nothing run."""
+    try:
+        return list(noted(connection.exec(NOTES, timeout=NOTES_SECONDS).stderr)[1])
+    except FleetError:
+        return []
 
 
 def record(job: Job, hosts: Sequence[Host]) -> None:

@@ -280,3 +280,11 @@ def clean(state: dict[str, Any]) -> None:
             os.unlink(os.path.join(base, name))
     if not needed:
         files.remove_tree(base)
+
+
+def _notes(args: dict[str, Any], _session: Any) -> dict[str, Any]:
+    """Return the notes of these services, of all that have patches when none is named."""
+    return {"patch_notes": {s: notes(s) for s in args.get("services") or services()}}
+
+
+VERBS = {"notes": _notes}

@@ -23,6 +23,7 @@ from fleetctl.model.fleet import Host
 from fleetctl.transport import faults
 from fleetctl.transport.base import Channel, Connection
 
+Heard = Callable[[bytes], bytes]
 LIMIT = 4 * 1024**3  # bytes on our disk
 SLICE = 2048  # packed bytes at a time: what a hostile stream can swell to stays some megabytes
 PIECE = 128 * 1024  # unpacked bytes at a time, where the unpacker can be asked for no more
@@ -49,10 +50,21 @@ class Fetched:
     truncated: bool = False
 
 
-def fetch_file(connection: Connection, remote: str, path: Path, *, limit: int = LIMIT) -> Fetched:
-    """Store a file of the host here; see ``fetch``."""
+def fetch_file(
+    connection: Connection,
+    remote: str,
+    path: Path,
+    *,
+    limit: int = LIMIT,
+    before: str = "",
+    heard: Heard = bytes,
+) -> Fetched:
+    """Store a file of the host here; see ``fetch``.
+
+    ``before`` is shell text that runs first; ``heard`` takes what it says on standard error out of that.
+    """
     name = '"$HOME"/' + shlex.quote(remote[2:]) if remote.startswith("~/") else shlex.quote(remote)
-    return _store(connection, f"{PACK}$p <{name}; echo $? >&2", path, limit, None)
+    return _store(connection, f"{before}{PACK}$p <{name}; echo $? >&2", path, limit, None, heard)
 
 
 def fetch(
@@ -79,6 +91,7 @@ def _store(
     path: Path,
     limit: int,
     on_progress: Callable[[int], None] | None,
+    heard: Heard = bytes,
 ) -> Fetched:
     began = time.monotonic()
     partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
@@ -90,13 +103,15 @@ def _store(
         channel.close_stdin()
         path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("wb") as file:
-            stream = _Stream(host, channel, limit)
+            stream = _Stream(host, channel, limit, heard)
             for data in stream:
                 file.write(data)
                 if on_progress is not None:
                     on_progress(stream.size)
-        if not stream.truncated:
-            _check(host, channel)
+        if stream.truncated:
+            heard(channel.stderr())
+        else:
+            _check(host, channel, heard)
         partial.replace(path)
     except OSError as error:
         raise ConfigError("cannot-write", error.strerror or str(error), where=str(path)) from error
@@ -111,8 +126,8 @@ def _store(
 class _Stream:
     """The unpacked pieces of what a channel sends."""
 
-    def __init__(self, host: Host, channel: Channel, limit: int) -> None:
-        self._host, self._channel, self._limit = host, channel, limit
+    def __init__(self, host: Host, channel: Channel, limit: int, heard: Heard) -> None:
+        self._host, self._channel, self._limit, self._heard = host, channel, limit, heard
         self.packer = ""
         self.size = 0
         self.wire = 0
@@ -134,7 +149,7 @@ class _Stream:
         word, newline, rest = head.partition(b"\n")
         self.packer = word.decode(errors="replace")
         if not newline or self.packer not in ("zstd", "gzip", "cat"):
-            _check(self._host, self._channel)
+            _check(self._host, self._channel, self._heard)
             raise RemoteError(
                 "fetch-failed", f"unexpected start {word[:60]!r}", where=self._host.name
             )
@@ -181,10 +196,10 @@ class _Once:
         return data
 
 
-def _check(host: Host, channel: Channel) -> None:
+def _check(host: Host, channel: Channel, heard: Heard) -> None:
     """Raise unless the command itself ended well; its status comes on standard error, last."""
     rc = channel.wait(10.0)
-    said = channel.stderr().decode(errors="replace").split("\n")
+    said = heard(channel.stderr()).decode(errors="replace").split("\n")
     lines = [line for line in said if line]
     status = lines.pop() if lines and lines[-1].isdigit() else str(rc)
     if rc < 0:

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from fleetctl.apply import audit
 from fleetctl.cli import app
+from fleetctl.fleet import run as from_shell
 from tests.patching.conftest import Scratch
 
 Run = Callable[..., tuple[int, str, str]]
@@ -158,3 +160,60 @@ def test_a_fault_of_a_host_has_its_reference_and_place(run: Run, scratch: Scratc
     code, _, err = run("push", "none-in-foreach-copy", "here")
     assert code == 7
     assert err.startswith("error[container-unit]: here")
+
+
+NOTE = "note: here/main: patch none-in-foreach-copy of "
+ASKS = [
+    ("history", "here"),
+    ("diff", "here"),
+    ("lock", "status", "here"),
+    ("lock", "break", "here", "--reason", "nobody is there"),
+    ("audit", "here"),
+    ("engine", "list", "here"),
+    ("engine", "remove", "old", "here"),
+    ("fetch", "here", "/etc/hostname", "--to", "{tmp}/got"),
+    ("fetch", "here", "/nowhere", "--to", "{tmp}/got"),
+    ("ssh", "here", "--", "true"),
+]
+
+
+@pytest.mark.parametrize("words", ASKS, ids=" ".join)
+def test_what_asks_a_host_says_its_patches(
+    words: tuple[str, ...], run: Run, scratch: Scratch, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    at_host = from_shell.NOTES.replace("/var/", f"{scratch.root}/var/")
+    monkeypatch.setattr(from_shell, "NOTES", at_host)
+    words = tuple(w.format(tmp=tmp_path) for w in words)
+    app.run([*words])
+    assert NOTE not in capsys.readouterr().err
+    assert run("push", "none-in-foreach-copy", "here")[0] == 0
+    capsys.readouterr()
+    app.run([*words])
+    said = capsys.readouterr()
+    assert said.err.count(NOTE) == 1, said
+    assert "is applied until" in said.err
+    assert "fleetctl-patch-note" not in said.err
+    overdue(scratch)
+    app.run([*words])
+    assert f"{NOTE}{audit.who()} EXPIRED at 2020-" in capsys.readouterr().err
+
+
+def overdue(scratch: Scratch) -> None:
+    """Let the time of the host's patches be over."""
+    state = scratch.patches / "state.json"
+    body = json.loads(state.read_text())
+    for patch in body["patches"]:
+        patch["expires_at"] = 1577836800.0
+    state.write_text(json.dumps(body))
+    notice = scratch.patches / "notice"
+    rows = [line.split("\t") for line in notice.read_text().splitlines()]
+    notice.write_text("".join("\t".join([*row[:3], "2020-01-01T00:00:00Z"]) + "\n" for row in rows))
+
+
+def test_what_asks_no_host_says_nothing_of_patches(
+    run: Run, scratch: Scratch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("push", "none-in-foreach-copy", "here")[0] == 0
+    assert app.run(["audit"]) == 0
+    assert NOTE not in capsys.readouterr().err
