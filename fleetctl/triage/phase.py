@@ -210,7 +210,7 @@ def of_failure(chain: Sequence[Raised], timeline: Timeline) -> Phase | None:
         return Phase.GRAPH_CAPTURE
     for raised in chain:
         found = _prepared(raised, timeline) or of_frames(raised.frames)
-        if found is None and of_import(raised):
+        if found in (None, Phase.STARTUP_ARGS) and of_import(raised):
             return Phase.IMPORT
         if found is Phase.SERVING and timeline.before_ready(raised.index):
             return Phase.WARMUP

@@ -19,6 +19,7 @@ _ADVICE_AT = (
 )
 _SHOWN_LIMIT = 4000
 # A native library names its place in the prefix of its logger; often only that tells whose line it is.
+_PANIC = re.compile(r"panicked at [^\n]{1,300}:\Z")
 _NATIVE_SITE = re.compile(r"[\w./-]{1,120}\.(?:cpp|cc|cu|cuh|c|h|hpp):\d{1,6}\Z")
 
 
@@ -81,7 +82,34 @@ def build(records: list[Record], parsed: Parsed) -> list[Unit]:
             units.append(_unit(HEAD, raised, raised.head_line, raised.head))
         units.append(_unit(EXCEPTION, raised, raised.line, _without_advice(raised.text)))
     units.sort(key=lambda u: (u.index, u.kind == EXCEPTION))
-    return units
+    return _with_reason(units)
+
+
+def _with_reason(units: list[Unit]) -> list[Unit]:
+    """Give a report of a Rust program the line below it: the two are one sentence.
+
+    Of a panic the first line says where, only the second says what; py-spy prints the reason below.
+    """
+    found: list[Unit] = []
+    for unit in units:
+        above = found[-1] if found else None
+        if (
+            above is not None
+            and above.kind == unit.kind == LINE
+            and above.stream == unit.stream
+            and unit.index == above.index + 1
+            and _goes_on(above.text, unit.text)
+        ):
+            above.text = f"{above.text}\n{unit.text}"
+        else:
+            found.append(unit)
+    return found
+
+
+def _goes_on(above: str, below: str) -> bool:
+    if below.startswith("Reason: "):
+        return "rror: " in above
+    return _PANIC.search(above) is not None and not below.startswith("note: ")
 
 
 def _with_site(record: Record) -> str:
