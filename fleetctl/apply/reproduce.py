@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from fleetctl.errors import UsageError
+from fleetctl.errors import FleetError, UsageError
 from fleetctl.model.fleet import FlagValue, Profile, SecretRef
 from fleetctl.model.incident import Occurrence
 from fleetctl.model.nodes import rank_of
+from fleetctl.patching import catalog, deploying
+from fleetctl.patching.model import Patch
 
 _SECRET = re.compile(r"\(secret: (env|file|command) (.+)\)")
 OWN = ("port", "nnodes", "node-rank")  # of the target, not of the profile
@@ -86,11 +89,49 @@ def requests_of(occurrence: Occurrence) -> tuple[dict[str, Any], ...]:
     return tuple(json.loads(occurrence.request)) if occurrence.request else ()
 
 
+def patches_of(
+    occurrence: Occurrence, site: Path | None
+) -> tuple[tuple[Patch, ...], tuple[str, ...]]:
+    """Return the patches of an incident's launch, with the parameters that they had there.
+
+    Second, a line for each that cannot be had, or not as it was, with how to go on.
+    """
+    config = occurrence.config or {}
+    version = (config.get("versions") or {}).get("sglang")
+    told = (occurrence.triage.get("captured") or {}).get("patches") or ()
+    had = {one["name"]: one.get("parameters") or {} for one in told}
+    found, lines = [], []
+    for name, digest in sorted((config.get("patches") or {}).items()):
+        try:
+            patch = _with_values(catalog.find(name, site), had.get(name, {}))
+            now = deploying.digests([patch], version, occurrence.id)[name] if version else digest
+        except FleetError as error:
+            lines.append(
+                f"without the patch {name}, which that launch had: {error}; "
+                f"for tries with it put patches/{name} back into the site and run this again"
+            )
+            continue
+        found.append(patch)
+        if now != digest:
+            lines.append(
+                f"with the patch {name} as it is now: it does something else than in that launch"
+            )
+    return tuple(found), tuple(lines)
+
+
+def _with_values(patch: Patch, values: Mapping[str, Any]) -> Patch:
+    """Return the patch with the values that its parameters had as their defaults."""
+    given = {k: v for k, v in values.items() if patch.parameter(k) is not None}
+    own = (replace(p, default=given.get(p.name, p.default)) for p in patch.parameters)
+    return replace(patch, parameters=tuple(own))
+
+
 @dataclass(slots=True)
 class Tally:
     """How often it happened. ``same`` counts the incident's own fingerprint."""
 
     wanted: str
+    patches: tuple[str, ...] = ()  # in every try
     same: int = 0
     others: Counter[str] = field(default_factory=Counter)
     passed: int = 0
@@ -118,6 +159,7 @@ class Tally:
             "schema": "fleetctl.reproduced/1",
             "incident": incident,
             "fingerprint": self.wanted,
+            "patches": list(self.patches),
             "tries": self.tries,
             "same": self.same,
             "passed": self.passed,

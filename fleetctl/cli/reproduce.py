@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from fleetctl.model.fleet import Target
 
 app = new_app()
+ENDS = ("interrupted", "refused", "locked", "unreachable")  # another try would come to the same
+NOT_FOR_IT = ("no-version", "version-not-meant")
 
 
 def _launch(targets: Sequence[Target], wish: Wish, view: View) -> list[Outcome]:
@@ -36,6 +38,11 @@ def _launch(targets: Sequence[Target], wish: Wish, view: View) -> list[Outcome]:
     own = nodes.profiles(wish.profile, targets)
     wishes = {name: replace(wish, profile=one) for name, one in own.items()}
     return Nodes(targets, wishes, view.tell, view.done, lambda _: True).deploy()
+
+
+def _cannot_be_patched(end: Outcome) -> bool:
+    """Return whether the host, or what is installed there, does not take the patches."""
+    return end.state == "apply-failed" or end.error in NOT_FOR_IT
 
 
 @app.command()
@@ -57,6 +64,9 @@ def reproduce(
         float | None,
         typer.Option(metavar="SECONDS", min=0.0, help="For each wait (default: none)."),
     ] = None,
+    no_patches: Annotated[
+        bool, typer.Option("--no-patches", help="Without the patches that it had.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     yes_protected: Annotated[
         list[str] | None,
@@ -66,11 +76,10 @@ def reproduce(
 ) -> int:
     """Deploy the launch of an incident again, send its request, and count the crashes.
 
-    A server of several hosts is launched on all of them. Exit 0: it crashed the same way at least
-    once. 1: it never did.
+    The diagnostic patches that it had are pushed again, for as long as each says. A server of several
+    hosts is launched on all of them. Exit 0: it crashed the same way at least once. 1: it never did.
     """
     from fleetctl.apply import reproduce as again
-    from fleetctl.apply.outcome import State
     from fleetctl.apply.wish import Wish, read_requests
     from fleetctl.cli.deploy_view import View
     from fleetctl.config.secrets import resolve_secrets
@@ -89,13 +98,19 @@ def reproduce(
             f"{names} is {len(targets)} services",
             hint=f"name {profile.nodes}",
         )
+    patches, remarks = ((), ()) if no_patches else again.patches_of(occurrence, site.root)
+    for line in remarks:
+        show.note(f"note: {line}")
+    had = tuple(patch.name for patch in patches)
     where = ", ".join(map(str, targets))
-    if not show.confirm(f"Restart {where} {times} times?", yes=yes, as_json=as_json):
+    how = f" with {', '.join(had)}" if had else ""
+    if not show.confirm(f"Restart {where} {times} times{how}?", yes=yes, as_json=as_json):
         raise UsageError(
             "not-confirmed", "nobody said yes", hint="say yes when asked, or give --yes"
         )
     wish = Wish(
-        profile=profile,
+        profile=replace(profile, patches=had),
+        patches=patches,
         templates=site.templates(),
         secrets=resolve_secrets(profile),
         allow=frozenset({"--keep-patches", *(f"--yes-protected={h}" for h in yes_protected or ())}),
@@ -105,12 +120,15 @@ def reproduce(
         requests=read_requests(request) if request else again.requests_of(occurrence),
         timeout=timeout,
     )
-    tally = again.Tally(occurrence.fingerprint)
+    tally = again.Tally(occurrence.fingerprint, had)
     view = View(as_json=as_json)
     for number in range(1, times + 1):
         ends = _launch(targets, wish, view)
         for end in ends:
-            if end.state in (State.INTERRUPTED, State.REFUSED, State.LOCKED, State.UNREACHABLE):
+            unpatched = bool(had) and _cannot_be_patched(end)
+            if unpatched:
+                show.note(f"--no-patches tries it without {', '.join(had)}")
+            if unpatched or end.state in ENDS:
                 return int(end.code)
         said = tally.add(ends[0].to_event())
         show.note(f"try {number} of {times}: {said}")

@@ -25,6 +25,7 @@ def told(patches: Mapping[str, Any]) -> dict[str, Any]:
     """Return what goes into ``captured``: each patch of the launch, and what it or its silence says."""
     rows = [
         {k: one.get(k) for k in ("name", "state", "markers", "result")}
+        | ({"parameters": one["parameters"]} if one.get("parameters") else {})
         for one in patches.get("patches") or ()
         if isinstance(one, dict)
     ]

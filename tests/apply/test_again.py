@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 import pytest
 
 from fleetctl.apply.collecting import since_of
-from fleetctl.apply.reproduce import Tally, profile_of, requests_of
+from fleetctl.apply.reproduce import Tally, patches_of, profile_of, requests_of
 from fleetctl.errors import UsageError
 from fleetctl.model.fleet import Host, Profile, SecretRef, Service, Target
 from fleetctl.model.incident import Occurrence
+from fleetctl.patching import catalog, snippets
 from fleetctl.render import render
 
 PROFILE = Profile(
@@ -60,6 +61,45 @@ def test_the_recorded_requests_come_back() -> None:
         {"path": "/generate", "body": {}},
     )
     assert requests_of(occurrence()) == ()
+
+
+def patched(**digests: str) -> Occurrence:
+    """An incident whose launch had these patches, ``capture-guard`` with a parameter of its own."""
+    config = dict(occurrence().config or {}, patches=digests, versions={"sglang": "0.5.12.post1"})
+    told = [{"name": "capture-guard", "state": "active", "parameters": {"ops": True, "gone": 1}}]
+    return occurrence(config=config, triage={"captured": {"patches": told}})
+
+
+def digest(name: str, **given: str) -> str:
+    return snippets.render(catalog.find(name, None), "0.5.12.post1", given).digest()
+
+
+def test_the_patches_of_the_launch_come_back_with_their_parameters() -> None:
+    ran = {
+        "capture-guard": digest("capture-guard", ops="true"),
+        "rank-beacon": digest("rank-beacon"),
+    }
+    assert ran["capture-guard"] != digest("capture-guard")
+    found, lines = patches_of(patched(**ran), None)
+    assert lines == ()
+    assert {p.name: snippets.render(p, "0.5.12.post1").digest() for p in found} == ran
+
+
+@pytest.mark.parametrize(
+    ("name", "kept", "said"),
+    [
+        ("no-such-patch", [], "put patches/no-such-patch back into the site"),
+        ("rank-beacon", ["rank-beacon"], "something else than in that launch"),
+    ],
+)
+def test_a_patch_that_is_gone_or_was_changed_is_told(name: str, kept: list[str], said: str) -> None:
+    found, (line,) = patches_of(patched(**{name: "0" * 64}), None)
+    assert [p.name for p in found] == kept
+    assert said in line
+
+
+def test_an_incident_without_patches_pushes_none() -> None:
+    assert patches_of(occurrence(), None) == patches_of(occurrence(config=None), None) == ((), ())
 
 
 def test_a_tally_tells_the_same_crash_from_another_and_from_none() -> None:

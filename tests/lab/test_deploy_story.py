@@ -121,7 +121,8 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(ops: Operator, replay_host
     ("change", "token", "kind"),
     [
         (["--set", "tp-size=1"], 999999, "IndexError"),
-        ([], 511, "AttributeError"),  # a remark in the profile lets its tp-size through the lint
+        # A remark in the profile lets its tp-size through the lint.
+        (["--patch", "kernel-api-log"], 511, "AttributeError"),
     ],
 )
 def test_a_poison_request_is_watched_and_can_be_reproduced(
@@ -136,9 +137,13 @@ def test_a_poison_request_is_watched_and_can_be_reproduced(
     assert result["ready_seconds"] > 0
     assert done.named("ready")
     assert result["triage"]["root"]["exception_type"] == kind
+    had = [words for words in change if words == "kernel-api-log"]
+    assert ops.run("patch", "revert", "lab-01", "--json").rc == 0
     again = ops.run("reproduce", result["incident"], "-n", "2", "--yes", "--json")
     tally = again.events[-1]
     assert (again.rc, tally["tries"], tally["same"]) == (0, 2, 2)
+    pushed = [e["target"] for e in again.named("step") if e["do"] == "push-patch"]
+    assert pushed == tally["patches"] == had, "once: it is there for the second try"
 
 
 def test_status_wait_and_logs_tell_the_same_story(ops: Operator, replay_host: Box) -> None:
