@@ -12,6 +12,12 @@ from fleetctl.evidence.record import APP, KERNEL, SYSTEMD, Evidence, Record
 
 # Where programs other than journald put the text of a JSON line.
 _MESSAGE_KEYS = ("MESSAGE", "log", "message", "msg", "line", "text", "body", "textPayload", "event")
+# Where a logger puts what was raised, beside the message; and what holds all fields one level down.
+_TRACE_KEYS = (
+    "exc_info", "exception", "exc_text", "traceback", "stack_trace", "stacktrace", "stack",
+    "error.stack_trace", "error",
+)  # fmt: skip
+_WITHIN = ("fields", "jsonPayload", "log", "record", "attributes", "error", "exception")
 _TIME_KEYS = ("time", "timestamp", "ts", "@timestamp", "asctime")
 _DROPPED = "a596d6fe7bfa4994828e72309e95d61e"  # journald: messages of a unit were suppressed
 _SUPPRESSED = re.compile(r"Suppressed (\d{1,12}) messages")
@@ -81,9 +87,7 @@ def is_json(data: bytes) -> bool:
         value = json.loads(line)
     except (ValueError, RecursionError):
         return line.startswith((b'{"__CURSOR"', b'{"_', b'{"MESSAGE"')) and b'":' in line
-    return isinstance(value, dict) and (
-        any(k in value for k in _MESSAGE_KEYS) or "__CURSOR" in value
-    )
+    return isinstance(value, dict) and ("__CURSOR" in value or _text(value) is not None)
 
 
 def is_export(data: bytes) -> bool:
@@ -112,9 +116,11 @@ def records(entries: Iterator[tuple[int, Fields | None]], evidence: Evidence) ->
     evidence.truncated += sum(fields is None for _, fields in rows)
     whole = [(number, fields) for number, fields in rows if fields is not None]
     _by_cursor(whole)
+    # Docker ends each whole line with a newline; collectors that read its files take it away.
+    ends = any(str(fields.get("log", "")).endswith("\n") for _, fields in whole)
     open_by: dict[str, Record] = {}
     for number, fields in whole:
-        yield from _records(number, fields, evidence, open_by)
+        yield from _records(number, fields, evidence, open_by, ends=ends)
     yield from open_by.values()
 
 
@@ -132,7 +138,7 @@ def _by_cursor(rows: list[tuple[int, Fields]]) -> None:
 
 
 def _records(
-    number: int, fields: Fields, evidence: Evidence, open_by: dict[str, Record]
+    number: int, fields: Fields, evidence: Evidence, open_by: dict[str, Record], *, ends: bool
 ) -> Iterator[Record]:
     record = _record(number, fields, evidence)
     if record is None:
@@ -142,23 +148,23 @@ def _records(
     if held is not None:
         held.text += record.text
         record = held
-    if _goes_on(fields, record):
+    if _goes_on(fields, record, ends=ends):
         open_by[key] = record
         return
     yield record
 
 
-def _goes_on(fields: Fields, record: Record) -> bool:
+def _goes_on(fields: Fields, record: Record, *, ends: bool) -> bool:
     if len(record.text) > 262_144:
         return False
     if "MESSAGE" in fields:
         return fields.get("_LINE_BREAK") == "line-max"
     log = fields.get("log")
-    return isinstance(log, str) and "stream" in fields and not log.endswith("\n")
+    return ends and isinstance(log, str) and "stream" in fields and not log.endswith("\n")
 
 
 def _record(number: int, fields: Fields, evidence: Evidence) -> Record | None:
-    text = next((t for t in (as_text(fields.get(k)) for k in _MESSAGE_KEYS) if t is not None), None)
+    text = _text(fields)
     if fields.get("MESSAGE_ID") == _DROPPED or (text and "Suppressed " in text):
         match = _SUPPRESSED.search(text or "")
         evidence.suppressed += int(fields.get("N_DROPPED") or (match.group(1) if match else 0))
@@ -178,6 +184,27 @@ def _record(number: int, fields: Fields, evidence: Evidence) -> Record | None:
         container = as_text(fields.get("CONTAINER_NAME") or fields.get("container_name")) or ""
         record.stream = f"{as_text(fields.get('_HOSTNAME')) or ''}:{pid}{container}"
     return record
+
+
+def _text(fields: Fields) -> str | None:
+    """Return the message, and below it what a logger kept apart of an exception."""
+    if "MESSAGE" in fields or "__CURSOR" in fields:
+        return as_text(fields.get("MESSAGE"))
+    within = [fields, *(v for k in _WITHIN if isinstance(v := fields.get(k), dict))]
+    text = next(
+        (t for f in within for k in _MESSAGE_KEYS if (t := _plain(f.get(k))) is not None), None
+    )
+    if text is None:
+        return None
+    traces = (t for f in within for k in _TRACE_KEYS if (t := _plain(f.get(k))))
+    more = next((t for t in traces if t not in text), "")
+    if not more:
+        return text
+    return f"{text}\n{more}" if "\n" in more else f"{text}: {more}"
+
+
+def _plain(value: Any) -> str | None:
+    return None if isinstance(value, dict) else as_text(value)
 
 
 def _time(record: Record, fields: Fields) -> None:

@@ -100,6 +100,18 @@ _NCCL = re.compile(
     r"(?P<host>[\w.-]{1,120}):(?P<pid>\d{1,10}):\d{1,10} \[(?P<rank>\d{1,3})\] (?P<rest>.*)\Z",
     re.DOTALL,
 )
+# Rust's tracing, and servers that copy its form: the level in five columns, then who speaks.
+_TRACING = re.compile(
+    r"(?P<when>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,9})?Z?) {1,2}"
+    r"(?P<level>" + _LEVELS + r"|TRACE) (?P<site>\w[\w.]{0,80}(?:::\w{1,60}){0,8}): "
+    r"(?:[\w./-]{1,120}\.(?:rs|py):\d{1,6}: )?(?P<rest>.*)\Z",
+    re.DOTALL,
+)
+_NAMED = re.compile(
+    r"\[[A-Z][\w ()-]{1,40}\] (?P<when>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)"
+    r" - (?P<level>" + _LEVELS + r") - (?P<rest>.*)\Z",
+    re.DOTALL,
+)
 _LETTERS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL"}
 # A number of lines that look alike must agree before "3: text" is read as a rank of srun.
 _SRUN = re.compile(r" {0,3}(?P<rank>\d{1,4}): (?P<rest>.*)\Z", re.DOTALL)
@@ -229,6 +241,15 @@ def _logger(pattern: re.Pattern[str]) -> Callable[[Record], bool]:
     return step
 
 
+def _tracing(record: Record) -> bool:
+    """A line of Rust's tracing; its path or its clock in UTC sets it apart from other loggers."""
+    match = _TRACING.match(record.text)
+    if match is None or not ("::" in match["site"] or match["when"].endswith("Z")):
+        return False
+    return _tracing_logger(record)
+
+
+_tracing_logger = _logger(_TRACING)
 WRAPPER = "log:"
 
 
@@ -270,6 +291,7 @@ def _nccl(record: Record) -> bool:
 _BRACKET = (
     _carrier(_BRACKET_TIME),
     _sglang,
+    _logger(_NAMED),
     _syslog,
     _ranked(_RANK),
     _logger(_GLOG),
@@ -282,6 +304,7 @@ _BRACKET = (
 _DIGIT = (
     _syslog,
     _carrier(_CRI),
+    _tracing,
     _carrier(_STAMPED),
     _carrier(_SHORT_TIME),
     _wrapped_logger,

@@ -166,7 +166,7 @@ def _verdict(root: Candidate, *, dead: bool) -> Verdict:
             if root.rule is UNMATCHED and raised and raised.whole and root.fatal
             else Verdict.HYPOTHESIS
         )
-    if root.rule.strength in ("symptom", "generic"):
+    if root.rule.strength in ("symptom", "default", "generic"):
         return Verdict.SUPPORTED
     seen = (
         root.unit.origin == "kernel"

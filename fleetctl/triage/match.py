@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -20,6 +21,8 @@ _COMMON = (
     "health-ok",
 )  # signs of life are many, and only the ends of them matter
 _ENOUGH = 300
+# A project derives its own classes from these; a rule that takes one of them takes the derived, too.
+_BASES = ("Exception", "RuntimeError", "ValueError")
 
 
 @dataclass(slots=True)
@@ -86,9 +89,12 @@ class Matcher:
         self._all = _Index(units, range(len(units)))
         exceptions = (n for n, unit in enumerate(units) if unit.kind == EXCEPTION)
         self._exceptions = _Index(units, exceptions)
+        self._named: frozenset[str] = frozenset()
 
     def run(self, rules: Iterable[Rule]) -> list[Match]:
         """Return all matches, in the order of the log."""
+        rules = list(rules)
+        self._named = frozenset(name for rule in rules for name in rule.type)
         found = [match for rule in rules for match in self._rule(rule)]
         found.sort(key=lambda m: (m.unit.index, m.unit.kind == EXCEPTION))
         return found
@@ -102,7 +108,7 @@ class Matcher:
                 numbers = numbers[:_ENOUGH] + numbers[-_ENOUGH:]
             for number in numbers:
                 if number not in found:
-                    match = _try(rule, pattern, self._units[number])
+                    match = _try(rule, pattern, self._units[number], self._named)
                     if match is not None:
                         found[number] = match
             if len(found) > _MANY:
@@ -116,8 +122,8 @@ def expression(regex: str) -> re.Pattern[str]:
     return re.compile(regex, re.MULTILINE)
 
 
-def _try(rule: Rule, pattern: Pattern, unit: Unit) -> Match | None:
-    if not _fits(rule, unit):
+def _try(rule: Rule, pattern: Pattern, unit: Unit, named: frozenset[str]) -> Match | None:
+    if not _fits(rule, unit, named):
         return None
     text = unit.text[:_LOOKED_AT]
     first = expression(pattern.regex).search(text)
@@ -136,7 +142,7 @@ def _try(rule: Rule, pattern: Pattern, unit: Unit) -> Match | None:
     return Match(rule, unit, captured, first.start())
 
 
-def _fits(rule: Rule, unit: Unit) -> bool:
+def _fits(rule: Rule, unit: Unit, named: frozenset[str]) -> bool:
     if rule.origin not in ("any", unit.origin):
         return False
     if rule.on != "any" and rule.on != unit.kind:
@@ -147,7 +153,11 @@ def _fits(rule: Rule, unit: Unit) -> bool:
         return (
             unit.raised is not None
             and unit.kind == EXCEPTION
-            and (unit.raised.name in rule.type or unit.raised.type in rule.type)
+            and (
+                unit.raised.name in rule.type
+                or unit.raised.type in rule.type
+                or (_of_a_project(unit.raised.name, named) and _takes_derived(rule))
+            )
         )
     return not (
         rule.role == "root"
@@ -155,6 +165,15 @@ def _fits(rule: Rule, unit: Unit) -> bool:
         and unit.level in ("INFO", "DEBUG")
         and rule.means == ""
     )
+
+
+def _of_a_project(name: str, named: frozenset[str]) -> bool:
+    """Return whether a class is none of Python's and none that some rule names."""
+    return name not in named and not hasattr(builtins, name)
+
+
+def _takes_derived(rule: Rule) -> bool:
+    return any(base in rule.type for base in _BASES)
 
 
 def _frames_fit(rule: Rule, unit: Unit) -> bool:
