@@ -52,4 +52,11 @@ def _alike(one: Candidate, root: Candidate) -> bool:
         return False
     if root.rule.rank > STRENGTHS.index("default"):
         return True
-    return fingerprint.of(one, None).fingerprint == fingerprint.of(root, None).fingerprint
+    return _told(one) == _told(root)
+
+
+def _told(candidate: Candidate) -> list[tuple[str, str]]:
+    """Return what failed and where: another rank's traceback of it is often cut short above."""
+    parts = fingerprint.of(candidate, None).parts
+    frames = [part for part in parts if part[0] == "frame"]
+    return [part for part in parts if part[0] != "frame" or part == frames[-1]]
