@@ -171,6 +171,13 @@ def _list(_args: dict[str, Any], _session: Any) -> dict[str, Any]:
     return {"states": [s for s in found if s is not None]}
 
 
+def _rows(_args: dict[str, Any], session: Any) -> dict[str, Any]:
+    """Return what there is to know of each bisect of this host without its launches."""
+    names = ("id", "version", "service", "by", "created_at", "taken_down")
+    states = _list({}, session)["states"]
+    return {"rows": [{k: s[k] for k in names} for s in states if all(k in s for k in names)]}
+
+
 VERBS = {
     "hold": _hold,
     "beat": _beat,
@@ -180,4 +187,5 @@ VERBS = {
     "save": _save,
     "load": _load,
     "list": _list,
+    "rows": _rows,
 }

@@ -9,6 +9,7 @@ from typing import Any
 
 from fleetctl.apply.session import Session
 from fleetctl.bisect.state import State
+from fleetctl.clock import SystemClock, rfc3339
 from fleetctl.config.site import Site
 from fleetctl.errors import FleetError, LockedError
 from fleetctl.model.fleet import Service, Target
@@ -134,23 +135,26 @@ def _downtime(job: Claim, tell: Tell) -> Iterator[None]:
         raise
     finally:
         with uninterrupted():
-            for name in reversed([d for d in job.state.taken_down if d not in theirs]):
-                _bring_back(job, name, tell)
+            for down in reversed([d for d in job.state.taken_down if d not in theirs]):
+                _bring_back(job, down, tell)
 
 
 def _take_down(job: Claim, target: Target, tell: Tell) -> None:
     allow = f"--yes-protected={target.host.name}" if target.host.protected else ""
     failing = str(target) in job.failing
     name = {"host": target.host.name, "service": target.service.name}
-    if not failing and name not in job.state.taken_down:
-        job.state.taken_down.append(name)  # first: a client may be killed while it stops
-        store.save(job.state)
+    known = [{k: d[k] for k in name} for d in job.state.taken_down]
+    if not failing and name not in known:
+        since = rfc3339(SystemClock().now())
+        job.state.taken_down.append(name | {"since": since})
+        store.save(job.state)  # before it stops: a client may be killed meanwhile
     tell({"event": "take-down", "failing": failing} | name)
     with Session(target.host) as session:
         downtime.take_down(session, target, tell, drain=job.asked.drain, allow=allow)
 
 
-def _bring_back(job: Claim, name: dict[str, Any], tell: Tell) -> None:
+def _bring_back(job: Claim, down: dict[str, Any], tell: Tell) -> None:
+    name = {k: down[k] for k in ("host", "service")}
     host = next(t.host for t in job.targets if t.host.name == name["host"])
     target = Target(host, host.service(name["service"]) or Service(name["service"]))
     try:
@@ -165,12 +169,12 @@ def _bring_back(job: Claim, name: dict[str, Any], tell: Tell) -> None:
             "message": event.get("message"),
         })  # fmt: skip
     if event["state"] == "ready":
-        _is_back(job, name)
+        _is_back(job, down)
 
 
-def _is_back(job: Claim, name: dict[str, Any]) -> None:
+def _is_back(job: Claim, down: dict[str, Any]) -> None:
     state = job.state
-    state.taken_down = [d for d in state.taken_down if d != name]
+    state.taken_down = [d for d in state.taken_down if d != down]
     state.version += 1
     store.save(state)
     _put_on_hosts(job)

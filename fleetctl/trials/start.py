@@ -18,7 +18,7 @@ from fleetctl.clock import SystemClock, rfc3339
 from fleetctl.config.site import Site
 from fleetctl.errors import RefusedError, UsageError
 from fleetctl.model.fleet import Profile, Service, Target
-from fleetctl.trials import downtime, patched, wishes, words
+from fleetctl.trials import downtime, left_down, patched, wishes, words
 from fleetctl.trials.host import MODULES_HERE, Rules
 from fleetctl.trials.runner import How
 from fleetctl.trials.setup import Ground, became_ready, good_from_record, paid, survey
@@ -222,8 +222,9 @@ def _check_budget(job: Job) -> None:
 def _check_others(job: Job) -> None:
     """Look at every host: the same SGLang, and nothing that serves unless it may be taken down."""
     for target in job.targets:
-        with Session(target.host) as session:
+        with Session(target.host, modules=MODULES_HERE) as session:
             facts = standing.facts_of(session, target, job.ground.bad.python)
+            job.ground.notes += left_down.remarks(session, target.host, job.state.id)
         found = str(facts.interpreter.sglang)
         if found != job.state.sglang:
             raise RefusedError(

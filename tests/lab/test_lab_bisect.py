@@ -216,6 +216,10 @@ def test_a_client_that_was_killed_in_mid_trial_is_resumed_from_another_machine(
     known = json.loads((bench.home / "bisect" / f"{bisect}.json").read_text())["trials"]
     assert len(known) == 2
     bench.env["FLEETCTL_HOME"] = str(bench.home.parent / "another-laptop")
+    code, (plan, *_), err = bench.bisect("few", "nvls", "--dry-run")
+    (left,) = (n for n in plan["notes"] if "is down since" in n)
+    assert f"{bench.box.name}/main is down since 2" in left
+    assert f"`fleetctl bisect show {bisect} --on {bench.box.name}`" in left
     code, lines, err = bench.run(
         "bisect-flags", bench.box.name, "--resume", bisect, "--yes", "--json"
     )
