@@ -23,6 +23,7 @@ from fleetctl.bisect.model import (
 
 ANOTHER_WAY = "fails in another way, or cannot be judged"
 QUIET, BY_CHANCE = 8, 0.001  # launches in a row without a crash that came before
+HOST_FAILS = "the host failed several times in a row"
 COUNTED = frozenset({Outcome.PASS, Outcome.SAME, Outcome.OTHER})
 
 
@@ -113,7 +114,7 @@ def next_round(problem: Problem, history: History, hosts: int) -> tuple[Trial, .
     if isinstance(early, Verdict):
         return early
     if infra_run(history) >= problem.options.infra_in_a_row:
-        return Verdict(Status.INCONCLUSIVE, reason="the host failed several times in a row")
+        return Verdict(Status.INCONCLUSIVE, reason=HOST_FAILS)
     done = {o.on for o in history if o.outcome is not Outcome.INFRA}
     singles = [1 << a for a in range(problem.size)]
     rows = singles + [problem.full & ~s for s in singles]

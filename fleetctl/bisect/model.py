@@ -11,6 +11,8 @@ from enum import StrEnum
 
 from fleetctl.model.triage import PHASE_ORDER
 
+INFRA_IN_A_ROW = 4  # launches that the host spoils before it is given up
+
 
 class Outcome(StrEnum):
     """What became of a trial, seen from the hunted crash."""
@@ -96,7 +98,7 @@ class Options:
 
     max_trials: int | None = None
     bad_runs: int = 6  # launches of the bad end without the crash before "does not reproduce"
-    infra_in_a_row: int = 4
+    infra_in_a_row: int = INFRA_IN_A_ROW
     strategy: str = "adaptive"  # adaptive | one-at-a-time
 
 

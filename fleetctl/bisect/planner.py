@@ -76,7 +76,7 @@ def next_round(problem: Problem, history: History, hosts: int) -> tuple[Trial, .
     if limit is not None and spent >= limit:
         return step.give_up(f"the budget of {limit} trials is spent")
     if isolate.infra_run(history) >= problem.options.infra_in_a_row:
-        return Verdict(Status.INCONCLUSIVE, reason="the host failed several times in a row")
+        return Verdict(Status.INCONCLUSIVE, reason=isolate.HOST_FAILS)
     room = hosts if limit is None else min(hosts, limit - spent)
     return tuple(isolate.described(t, history) for t in trials[:room])
 

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from fleetctl.bisect.isolate import infra_run
 from fleetctl.bisect.model import (
+    INFRA_IN_A_ROW,
     History,
     Observation,
     Options,
@@ -126,6 +128,7 @@ class State:
                 max_trials=None if limit is None else max(0, limit - len(spent)),
                 bad_runs=found.get("bad_runs", 6),
                 strategy=found.get("strategy", "adaptive"),
+                infra_in_a_row=found.get("infra_in_a_row", INFRA_IN_A_ROW),
             )
         )
 
@@ -144,6 +147,10 @@ class State:
             for e in self.trials
             if e.stage == len(self.stages) - 1
         )  # fmt: skip
+
+    def forgive_host(self) -> None:
+        """Let the host spoil as many launches again: whoever goes on has seen to it."""
+        self.options["infra_in_a_row"] = INFRA_IN_A_ROW + infra_run(self.history())
 
     def add(self, entry: Entry) -> Entry:
         """Append a launch under the next number."""

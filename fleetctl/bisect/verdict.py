@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import Any
 
+from fleetctl.bisect.isolate import HOST_FAILS
 from fleetctl.bisect.model import Cause, Outcome, Status, Verdict
 from fleetctl.bisect.planner import leads
 from fleetctl.bisect.state import State, counts, names_of
@@ -40,7 +42,7 @@ def to_json(state: State, verdict: Verdict) -> dict[str, Any]:
             "label": state.hunted.label,
             "phase": state.hunted.phase,
         },
-        "reason": verdict.reason,
+        "reason": _reason(state, verdict),
         "patches": sorted(state.options.get("patches") or ()),
         "captures": captures(state),
         "differs_otherwise": [str(a) for a in space.fixed],
@@ -50,6 +52,15 @@ def to_json(state: State, verdict: Verdict) -> dict[str, Any]:
             for mask, p in verdict.suspects
         ],
     }  # fmt: skip
+
+
+def _reason(state: State, verdict: Verdict) -> str:
+    """Return why there is no verdict; where the host failed, with what it said, the last first."""
+    if verdict.reason != HOST_FAILS:
+        return verdict.reason
+    failed = itertools.takewhile(lambda e: e.outcome == Outcome.INFRA, reversed(state.trials))
+    said = dict.fromkeys(f"{e.host}: {e.note or e.signature}" for e in failed)
+    return f"{verdict.reason} ({'; '.join(said)}); --resume tries again"
 
 
 def captures(state: State) -> list[dict[str, Any]]:

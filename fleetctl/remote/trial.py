@@ -9,7 +9,7 @@ import shutil
 import time
 from typing import Any
 
-from fleetctl.remote import apply, files, lock, patch_store, places, procs, records, shell, unit
+from fleetctl.remote import apply, files, lock, patch_store, places, procs, records, unit
 from fleetctl.remote.agent import AgentError
 
 FOLDER = places.STATE + "/bisect"
@@ -31,9 +31,12 @@ def _beat(args: dict[str, Any], _session: Any) -> dict[str, Any]:
 
 
 def _end(args: dict[str, Any], session: Any) -> dict[str, Any]:
-    """Stop a trial's unit for good: gently, or at once by SIGKILL to all of its processes."""
+    """Stop a trial's unit for good: gently, or at once by SIGKILL to all of its processes.
+
+    AgentError: systemd-silent.
+    """
     name = args["unit"]
-    props = unit.show(name)
+    props = unit.must_show(name)
     alive = props.get("ActiveState") in ("active", "activating", "deactivating", "reloading")
     if alive and props.get("InvocationID"):
         records.ask_stop(
@@ -42,9 +45,11 @@ def _end(args: dict[str, Any], session: Any) -> dict[str, Any]:
     if alive and args.get("at_once"):
         unit.systemctl("kill", "--signal=KILL", "--kill-who=all", "--", name)
     if props.get("LoadState") not in (None, "not-found"):
-        shell.run(
-            ("systemctl", "--no-ask-password", "stop", "--", name), float(args.get("timeout", 240))
-        )
+        try:
+            unit.must(("stop", "--", name), "stop-failed", timeout=float(args.get("timeout", 240)))
+        except AgentError as error:  # whatever else it says: ``clean`` sees what is left
+            if error.fields["reference"] == "systemd-silent":
+                raise
     unit.reset_failed(name)
     if args.get("launch"):
         records.update_launch(args["service"], args["launch"], args.get("changes") or {})

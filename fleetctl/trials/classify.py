@@ -23,7 +23,8 @@ INFRA_LABELS = frozenset(
         "graceful-shutdown",
     }
 )
-INFRA_ERRORS = frozenset({"host-rebooted", "replaced", "stopped", "wrong-model", "ended"})
+SILENT = "systemd-silent"  # the launch did not come about, or nobody knows what became of it
+INFRA_ERRORS = frozenset({"host-rebooted", "replaced", "stopped", "wrong-model", "ended", SILENT})
 INVALID_LABELS = frozenset({"args-invalid"})
 
 

@@ -80,6 +80,7 @@ class TrialHost:
         self._boot = ""
         self._patched: set[str] | None = None  # None: not known yet
         self._shm: list[str] = []
+        self._ended = True  # nothing of the last trial runs
 
     @property
     def name(self) -> str:
@@ -206,7 +207,11 @@ class TrialHost:
             raise KeyboardInterrupt
 
     def end(self, *, at_once: bool = False, launch: str | None = None, **changes: Any) -> None:
-        """Stop what the trial left running. A host that is away is waited for."""
+        """Stop what the trial left running. A host that is away is waited for.
+
+        RemoteError ``systemd-silent``: it may still run, or start later.
+        """
+        self._ended = False
         args = {
             "service": self.trial.service.name,
             "unit": self.trial.service.unit,
@@ -216,6 +221,7 @@ class TrialHost:
             "changes": changes,
         }
         self._patiently("trial.end", args, 300.0)
+        self._ended = True
 
     def remove(self) -> None:
         """Take the trial service's files away."""
@@ -224,7 +230,12 @@ class TrialHost:
         self._patiently("trial.remove", {"service": service.name, "unit": service.unit}, 120.0)
 
     def clean(self) -> list[str]:
-        """Wait for a clean room; return what still lies in /dev/shm. RemoteError ``dirty-host``."""
+        """Wait for a clean room; return what still lies in /dev/shm.
+
+        RemoteError ``dirty-host``, ``systemd-silent``.
+        """
+        if not self._ended:
+            self.end(at_once=True)
         args = {
             "unit": self.trial.service.unit,
             "gpus": None if self.trial.service.gpus is None else list(self.trial.service.gpus),

@@ -17,17 +17,18 @@ from fleetctl.bisect.refine import refine
 from fleetctl.bisect.space import Space, reweigh
 from fleetctl.bisect.state import Entry, Stage, State, counts, names_of
 from fleetctl.clock import Clock, SystemClock, rfc3339
-from fleetctl.errors import UnreachableError
+from fleetctl.errors import FleetError, RemoteError, UnreachableError
 from fleetctl.model.fleet import Profile
 from fleetctl.trials import store
 from fleetctl.trials.checking import checked
-from fleetctl.trials.classify import INFRA_LABELS, Judged, hunted_by, judge
+from fleetctl.trials.classify import INFRA_LABELS, SILENT, Judged, hunted_by, judge
 from fleetctl.trials.host import Launched, TrialHost, uninterrupted
 from fleetctl.trials.setup import Ground, with_dummy_weights
 from fleetctl.trials.words import entry_json, seconds_each
 
 Event = dict[str, Any]
 Tell = Callable[[Event], None]
+REBOOTED = {"state": "failed-start", "error": "host-rebooted", "phase": "unknown"}
 FAST_STAGE = -1  # launches that only ask whether dummy weights show the same crash
 
 
@@ -178,48 +179,50 @@ class Bisect:
             self.state.more["running"] = event
             self.save()
         self.tell(event)
-        began = self._clock.monotonic()
-        try:
-            chosen = with_dummy_weights(profile, self.how.fast_layers) if fast else profile
-            return self._on_host(trial, host, chosen, began, proof)
-        except UnreachableError as error:
-            result = {"state": "unreachable", "error": error.reference, "phase": "unknown"}
-            return Launched(result), self._clock.monotonic() - began, None
+        chosen = with_dummy_weights(profile, self.how.fast_layers) if fast else profile
+        sign = "" if proof else self.state.hunted.sign
+        return self._attempt(
+            host, chosen, self._words(trial), sign=sign, full=proof, check=self.how.check
+        )
 
-    def _on_host(
-        self, trial: Trial, host: TrialHost, profile: Profile, began: float, proof: bool
+    def _attempt(
+        self, host: TrialHost, profile: Profile, what: str, *, sign: str, full: bool, check: str
     ) -> tuple[Launched, float, Judged | None]:
-        host.clean()
+        """Launch a profile, judge what serves by ``check``, leave the host clean; also the seconds it took."""
+        began = self._clock.monotonic()
         launched, said = Launched({}), None
         try:
-            launched = host.launch(
-                profile,
-                sign="" if proof else self.state.hunted.sign,
-                full=proof,
-                reason=f"bisect {self.state.id}: {self._words(trial)}",
-                tell=self.tell,
-            )
-            if self.how.check and launched.result["state"] == "ready":
-                said = checked(self.how.check, host)
-        finally:
-            with uninterrupted():
-                self._end(host, launched)
-        if host.rebooted():
-            launched = Launched(
-                {"state": "failed-start", "error": "host-rebooted", "phase": "unknown"}
-            )
+            host.clean()
+            try:
+                reason = f"bisect {self.state.id}: {what}"
+                launched = host.launch(profile, sign=sign, full=full, reason=reason, tell=self.tell)
+                if check and launched.result["state"] == "ready":
+                    said = checked(check, host)
+            finally:
+                with uninterrupted():
+                    self._end(host, launched)
+            if host.rebooted():
+                launched, said = Launched(REBOOTED), None
+        except (UnreachableError, RemoteError) as error:
+            launched, said = _spoiled(error), None
         return launched, self._clock.monotonic() - began, said
 
     def _end(self, host: TrialHost, launched: Launched) -> None:
         launch = launched.result.get("launch_id") if launched.cut else None
         hunted = self.state.hunted
-        host.end(
-            at_once=launched.cut or not launched.result,
-            launch=launch,
-            outcome="failed-start",
-            phase=hunted.phase,
-            signature=hunted.signature,
-        )
+        try:
+            host.end(
+                at_once=launched.cut or not launched.result,
+                launch=launch,
+                outcome="failed-start",
+                phase=hunted.phase,
+                signature=hunted.signature,
+            )
+        except (
+            RemoteError
+        ) as error:  # what it told before stands; the next launch waits for its end
+            if error.reference != SILENT:
+                raise
 
     def _words(self, trial: Trial) -> str:
         names = names_of(self.state.space, trial.on)
@@ -246,6 +249,8 @@ class Bisect:
             )  # fmt: skip
         known = hunted if hunted.fingerprint else None
         judged = judge(launched.result, known)
+        if judged.outcome is Outcome.INFRA and launched.fault is not None:
+            return replace(judged, note=f"{launched.fault.reference}: {launched.fault.message}")
         if (
             known is None
             and judged.outcome is Outcome.SAME
@@ -288,20 +293,12 @@ class Bisect:
             self.state.options["fast"] = "off"
             return
         trial = Trial(self.state.problem().full, Purpose.CALIBRATE)
-        began = self._clock.monotonic()
-        host.clean()
-        launched = Launched({})
-        try:
-            launched = host.launch(
-                with_dummy_weights(self._profile(trial), self.how.fast_layers), sign="", full=False,
-                reason=f"bisect {self.state.id}: the bad end with dummy weights", tell=self.tell,
-            )  # fmt: skip
-        finally:
-            with uninterrupted():
-                self._end(host, launched)
+        profile = with_dummy_weights(self._profile(trial), self.how.fast_layers)
+        what = "the bad end with dummy weights"
+        launched, seconds, _ = self._attempt(host, profile, what, sign="", full=False, check="")
         judged = judge(launched.result, self.state.hunted)
         self.state.options["fast"] = "on" if judged.outcome is Outcome.SAME else "off"
-        entry = self._entry(trial, judged, host.name, self._clock.monotonic() - began, launched)
+        entry = self._entry(trial, judged, host.name, seconds, launched)
         self._add(replace(entry, stage=FAST_STAGE, full=False, note="dummy weights"))
 
     # --- writing down ---
@@ -383,6 +380,14 @@ class Bisect:
         self.state.status = said["status"]
         self.save()
         return said
+
+
+def _spoiled(error: FleetError) -> Launched:
+    """Return a launch of which nothing is known; raise what ends the bisect instead of one launch."""
+    if not isinstance(error, UnreachableError) and error.reference != SILENT:
+        raise error
+    state = "unreachable" if isinstance(error, UnreachableError) else "apply-failed"
+    return Launched({"state": state, "error": error.reference, "phase": "unknown"}, fault=error)
 
 
 def _typed(env: Mapping[str, str], argv: Sequence[str]) -> str:

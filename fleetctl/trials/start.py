@@ -295,6 +295,7 @@ def resume(site: Site, state: State, hosts: Sequence[str], asked: Asked) -> Job:
         )
     state.options["max_trials"] = asked.max_trials or state.options.get("max_trials")
     state.options["bad_runs"] = max(asked.bad_runs, int(state.options.get("bad_runs") or 0))
+    state.forgive_host()
     job = Job(state, targets, asked, ground=ground)
     job.settled = not state.taken_down and _settled(state)
     if not job.settled:

@@ -236,21 +236,32 @@ def test_a_client_that_was_killed_in_mid_trial_is_resumed_from_another_machine(
     assert all("--port 30111" in t["command"] for t in shown[0]["trials"])
 
 
-def test_a_host_that_reboots_in_mid_trial_spoils_that_trial_only(bench: Bench) -> None:
-    process = bench.start(
-        "bisect-flags", bench.box.name, "--good", "few", "--bad", "nvls", "--yes", "--json"
-    )
-    wait_for_trial(process, 2)
-    time.sleep(0.5)
-    bench.box.fault("kill")
-    bench.box.heal()
-    out, err = process.communicate(timeout=300)
-    lines = [json.loads(line) for line in out.splitlines()]
-    trials = [e for e in lines if e["event"] == "trial"]
-    assert [t["outcome"] for t in trials].count("infra") == 1, err
-    assert verdict(lines)["outcomes"]["infra"] == 1
+def test_a_host_that_is_silent_or_reboots_in_mid_trial_spoils_that_trial_only(bench: Bench) -> None:
+    words = ("bisect-flags", bench.box.name, "--good", "few", "--bad", "nvls", "--yes", "--json")
+    lines: list[dict[str, Any]] = []
+    spoiled: list[str] = []
+    with bench.start(*words) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            event = json.loads(line)
+            lines.append(event)
+            if event["event"] == "trial" and event["outcome"] == "infra":
+                bench.box.fault("thaw")
+                spoiled.append(event["note"].split(":")[0])
+            elif event["event"] == "trial" and event["number"] == 1:
+                bench.box.fault("freeze")
+            elif event["event"] == "trial-start" and spoiled and set(spoiled) == {"systemd-silent"}:
+                time.sleep(0.5)
+                bench.box.fault("kill")
+                bench.box.heal()
+        assert process.stderr is not None
+        err = process.stderr.read()
+    assert len(spoiled) == 2, err
+    assert spoiled[0] == "systemd-silent"
+    assert verdict(lines)["outcomes"]["infra"] == 2
     assert [c["flags"] for c in verdict(lines)["causes"]] == [["enable-nccl-nvls"]]
     assert process.returncode == 0
+    assert bench.untouched()
 
 
 def test_ctrl_c_leaves_the_host_clean_and_brings_back_what_was_taken_down(bench: Bench) -> None:
