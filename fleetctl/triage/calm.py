@@ -9,7 +9,7 @@ from fleetctl.triage import phase as phases
 from fleetctl.triage.answer import Answer
 from fleetctl.triage.candidate import UNMATCHED, Board, Candidate, weights
 from fleetctl.triage.match import Match
-from fleetctl.triage.story import Story, silent
+from fleetctl.triage.story import Story, silent, unanswered
 from fleetctl.triage.units import EXCEPTION, HEAD
 
 
@@ -148,6 +148,9 @@ def _hung(story: Story) -> Answer | None:
     ended = story.of("dead", "killed", "stop", "fatal-head")
     if dumped and not ended and dumped[-1].unit.index > story.last("alive", "batch"):
         return _hang(dumped[0], "somebody took the stacks of its processes; nothing ran after that")
+    refused = unanswered(story)
+    if refused is not None:
+        return _hang(refused, "health probes are refused since; it served before")
     probe = silent(story)
     if probe is not None:
         why = "the scheduler fell silent while it had requests; health is still answered"

@@ -122,6 +122,11 @@ def _preparing(frames: Sequence[Frame]) -> Phase | None:
     return Phase.WARMUP if inner.module.startswith("vllm") else Phase.KV_ALLOC
 
 
+def _of_source(raised: Raised) -> Phase | None:
+    """Return serving where the frames that are left only show the call of a scheduler's loop."""
+    return Phase.SERVING if any(".event_loop_" in s for s in raised.sources) else None
+
+
 def _serving_loop(frames: Sequence[Frame]) -> bool:
     return any("event_loop" in f.function for f in frames)
 
@@ -212,6 +217,7 @@ def of_failure(chain: Sequence[Raised], timeline: Timeline) -> Phase | None:
         found = _prepared(raised, timeline) or of_frames(raised.frames)
         if found in (None, Phase.STARTUP_ARGS) and of_import(raised):
             return Phase.IMPORT
+        found = found or _of_source(raised)
         if found is Phase.SERVING and timeline.before_ready(raised.index):
             return Phase.WARMUP
         if found is not None:

@@ -15,6 +15,7 @@ MEANINGS = (
     "batch",
     "health-ok",
     "health-failed",
+    "health-refused",
     "stop",
     "stop-timeout",
     "stop-weak",

@@ -13,6 +13,7 @@ from fleetctl.triage.match import Match
 SILENCE = (
     180.0  # seconds of answered health probes without a scheduler's line, while it had requests
 )
+REFUSED = 3  # health probes in a row that a server refused which had served
 _RUNNING = re.compile(r"#running-req: ?([1-9]\d*)|#queue-req: ?([1-9]\d*)")
 _START = re.compile(r"(?:Starting|Started) \S")
 
@@ -83,6 +84,14 @@ def silent(story: Story) -> Match | None:
     if last.seconds is None or len(times) < 3 or max(times) - last.seconds < SILENCE:
         return None
     return probes[0]
+
+
+def unanswered(story: Story) -> Match | None:
+    """Return the first of the health probes that a server refused to the end though it had served, or None."""
+    served = story.last("alive", "batch", "ready", "health-ok")
+    ended = story.last("dead", "killed", "stop", "stop-weak")
+    probes = [m for m in story.of("health-refused") if m.unit.index > served >= 0]
+    return probes[0] if len(probes) >= REFUSED and ended < probes[0].unit.index else None
 
 
 def attempts(records: Sequence[Record], ends: Sequence[int]) -> list[range]:
