@@ -46,12 +46,12 @@ def fetch(
     from fleetctl.fleet import fanout
     from fleetctl.fleet.run import NOTES, noted
     from fleetctl.fleet.selection import hosts_of
-    from fleetctl.transport import connect
+    from fleetctl.transport import connect, load
     from fleetctl.transport.fetch import fetch_file
 
     hosts = hosts_of(selector)
+    load(hosts)
     name = Path(path).name
-
     notes: list[tuple[str, tuple[PatchNote, ...]]] = []
 
     def work(host: Host) -> Fetched:

@@ -26,7 +26,7 @@ from fleetctl.transport.base import Channel, Connection
 Heard = Callable[[bytes], bytes]
 LIMIT = 4 * 1024**3  # bytes on our disk
 SLICE = 2048  # packed bytes at a time: what a hostile stream can swell to stays some megabytes
-PIECE = 128 * 1024  # unpacked bytes at a time, where the unpacker can be asked for no more
+PIECE = 256 * 1024  # unpacked bytes at a time, where the unpacker can be asked for no more
 SILENCE_SECONDS = 60.0  # without a byte: a command that prints nothing for that long has hung
 
 # The first line of output names the packer, so that nothing has to be asked before; the last one of
@@ -141,7 +141,7 @@ class _Stream:
         self.wire += len(data)
         return data
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self) -> Iterator[bytes | memoryview]:
         """Yield pieces until the end or the limit."""
         head = b""
         while b"\n" not in head and len(head) < 64 and (data := self._recv()):
@@ -153,19 +153,21 @@ class _Stream:
             raise RemoteError(
                 "fetch-failed", f"unexpected start {word[:60]!r}", where=self._host.name
             )
+        pieces: Iterator[bytes | memoryview]
         pieces = self._zstd(rest) if self.packer == "zstd" else self._others(rest)
         for piece in pieces:
             yield from self._kept(piece)
             if self.truncated:
                 return
 
-    def _zstd(self, rest: bytes) -> Iterator[bytes]:
+    def _zstd(self, rest: bytes) -> Iterator[memoryview]:
         import zstandard
 
         source: Any = SimpleNamespace(read=_Once(rest, self._recv))
         with zstandard.ZstdDecompressor().stream_reader(source, read_size=65536) as reader:
-            while piece := reader.read(PIECE):
-                yield piece
+            room = memoryview(bytearray(PIECE))  # one for all: no new pages
+            while size := reader.readinto(room):
+                yield room[:size]
 
     def _others(self, rest: bytes) -> Iterator[bytes]:
         same: Callable[[bytes], bytes] = bytes
@@ -176,7 +178,7 @@ class _Stream:
                 yield unpack(data[start : start + SLICE])
             data = self._recv()
 
-    def _kept(self, piece: bytes) -> Iterator[bytes]:
+    def _kept(self, piece: bytes | memoryview) -> Iterator[bytes | memoryview]:
         room = self._limit - self.size
         self.truncated = self.truncated or len(piece) > room
         self.size += min(len(piece), room)
