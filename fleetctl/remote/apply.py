@@ -118,11 +118,15 @@ class Run:
         try:
             self.recheck()
             records.audit(self._audit_line())
-            self._note()
+            with lock.fence():
+                self._still_ours()
+                self._note()
             self.stage()
             self._stop_here_if_alone()
-            self._announce()
-            self.change.commit()
+            with lock.fence():
+                self._still_ours()
+                self._announce()
+                self.change.commit(self._still_ours)
             self._tell_files()
             result: dict[str, Any] = {}
             for number, step in enumerate(self.steps):
@@ -137,18 +141,23 @@ class Run:
 
     def _end_of(self, error: BaseException) -> None:
         """Take all back, unless systemd has it, or may have it, or somebody else has the service now."""
-        said = error.fields["reference"] if isinstance(error, AgentError) else ""
-        if self._lost():
-            self.change.abandon()  # who took the lock has ended what was begun here
-        elif not self.issued:
-            self._take_back(silent=said == "systemd-silent")
-            undo.end(self.service)
-        elif said != "systemd-silent":  # the next agent sees what became of it
+        silent = isinstance(error, AgentError) and error.fields["reference"] == "systemd-silent"
+        with lock.fence():
+            lost = self._lost()
+            if not (lost or self.issued):
+                self._take_back()
+        if not (lost or self.issued or silent) and self.reloaded:
+            unit.systemctl("daemon-reload", timeout=unit.SILENT)
+        if not (self.issued and silent):  # else the next agent sees what became of it
             self._done()
 
     def _done(self) -> None:
-        self.change.finish()
-        undo.end(self.service)
+        with lock.fence():
+            if self._lost():
+                self.change.abandon()  # who took the lock has ended what was begun here
+            else:
+                self.change.finish()
+                undo.end(self.service)
 
     def _note(self) -> None:
         """Write down what is about to change, for whoever finds this agent dead."""
@@ -226,7 +235,7 @@ class Run:
         """Return whether somebody broke the lock under which this runs."""
         return any(held.service == self.service and not held.held() for held in _held)
 
-    def _stop_here_if_alone(self) -> None:
+    def _still_ours(self) -> None:
         if self._lost():
             raise AgentError(
                 "lock-lost",
@@ -234,6 +243,9 @@ class Run:
                 hint="`fleetctl audit` says who and why",
                 exit_code=lock.LOCKED,
             )
+
+    def _stop_here_if_alone(self) -> None:
+        self._still_ours()
         if self.session.cancelled():
             raise AgentError(
                 "interrupted",
@@ -246,12 +258,10 @@ class Run:
             if step["do"] in ("write-file", "remove-file"):
                 self.tell(number, "done")
 
-    def _take_back(self, silent: bool = False) -> None:
+    def _take_back(self) -> None:
         self.change.rollback()
         if self.launch is not None:
             records.forget_launch(self.service, self.launch["id"])
-        if self.reloaded and not silent:
-            unit.systemctl("daemon-reload", timeout=unit.SILENT)
 
     def _audit_line(self) -> dict[str, Any]:
         return {

@@ -7,7 +7,7 @@ import grp
 import os
 import pwd
 import stat
-from typing import Any
+from typing import Any, Callable
 
 from fleetctl.remote.fault import AgentError
 
@@ -148,22 +148,37 @@ class Change:
         """Stage the removal of a file."""
         self._staged.append((path, None))
 
-    def commit(self) -> None:
-        """Make every staged change visible."""
+    def commit(self, ours: Callable[[], None] = lambda: None) -> None:
+        """Make every staged change visible.
+
+        ``ours`` is called right before each. What it raises ends the change there, and nothing is taken
+        back: the files may be somebody else's by now.
+        """
+        for path, temporary in self._staged:
+            ours()
+            self._show(path, temporary)
+        self._sync()
+        self._staged = []
+
+    def _show(self, path: str, temporary: str | None) -> None:
         try:
-            for path, temporary in self._staged:
-                self._undo.append((path, self._keep(path)))
-                if temporary is None:
-                    forget(path)
-                else:
-                    os.replace(temporary, path)
+            self._undo.append((path, self._keep(path)))
+            if temporary is None:
+                forget(path)
+            else:
+                os.replace(temporary, path)
+        except BaseException:
+            self.rollback()
+            raise
+
+    def _sync(self) -> None:
+        try:
             for folder in sorted({os.path.dirname(p) for p, _ in self._staged}):
                 if os.path.isdir(folder):
                     sync_folder(folder)
         except BaseException:
             self.rollback()
             raise
-        self._staged = []
 
     def rollback(self) -> None:
         """Bring back what was there, from a commit that went through or from the middle of one."""

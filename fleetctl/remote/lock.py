@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import threading
 import time
-from typing import Any
+from typing import Any, Iterator
 
 from fleetctl.remote import files, places, records
 from fleetctl.remote.agent import AgentError
@@ -18,6 +19,7 @@ from fleetctl.remote.agent import AgentError
 TTL = 60.0  # seconds without a heartbeat
 BEAT = 10.0
 TELL = 5.0  # seconds between two words to who waits
+FENCE = 10.0  # seconds for which files may be changing before their lock is broken all the same
 LOCKED = 5  # exit code of the command line
 
 
@@ -110,6 +112,28 @@ def _touch(service: str) -> None:
         pass
 
 
+@contextlib.contextmanager
+def fence() -> Iterator[None]:
+    """Within, no lock of this host changes its holder.
+
+    Who changes files looks whose the lock is and changes them within one fence: nobody breaks the lock
+    in between. After ``FENCE`` seconds it is given up, lest a process that is stopped keeps all others out.
+    """
+    os.makedirs(places.LOCKS, mode=0o755, exist_ok=True)
+    handle = os.open(places.LOCKS, os.O_RDONLY)
+    until = time.monotonic() + FENCE
+    try:
+        while time.monotonic() < until:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(0.01)
+        yield
+    finally:
+        os.close(handle)
+
+
 def acquire(service: str, who: dict[str, Any], force: str = "") -> Lock:
     """Take the lock. AgentError ``locked`` names the holder.
 
@@ -144,7 +168,8 @@ def acquire(service: str, who: dict[str, Any], force: str = "") -> Lock:
     body["since"] = records.now()
     body["nonce"] = os.urandom(16).hex()
     body.update(pid=os.getpid(), process_start=_started(os.getpid()))
-    files.write_atomic(os.path.join(folder, "holder.json"), json.dumps(body) + "\n")
+    with fence():
+        files.write_atomic(os.path.join(folder, "holder.json"), json.dumps(body) + "\n")
     return Lock(service, body["nonce"])
 
 
@@ -152,7 +177,8 @@ def _move_away(folder: str) -> None:
     """Take a dead lock away in one step: of two that try, one gets it and the other looks again."""
     grave = "%s.dead-%d-%d" % (folder, os.getpid(), threading.get_ident())
     try:
-        os.rename(folder, grave)
+        with fence():
+            os.rename(folder, grave)
     except FileNotFoundError:
         return
     _remove(grave)

@@ -68,6 +68,38 @@ def test_it_can_be_broken_for_a_reason_that_is_written_down(taken: lock.Lock) ->
     other.release()
 
 
+@pytest.mark.parametrize("how", ["break", "force", "come back"])
+def test_while_files_change_nobody_else_gets_the_lock(taken: lock.Lock, how: str) -> None:
+    got: list[lock.Lock] = []
+
+    def get() -> None:
+        if how == "break":
+            lock.VERBS["break"]({"service": "main", "reason": "ann is gone"}, None)
+        else:
+            token, force = ("t2", "ann is gone") if how == "force" else ("t1", "")
+            got.append(lock.acquire("main", who(token), force=force))
+
+    other = threading.Thread(target=get)
+    with lock.fence():
+        other.start()
+        other.join(0.3)
+        assert other.is_alive()
+        assert taken.held()
+    other.join()
+    assert not taken.held()
+    for one in got:
+        one.release()
+
+
+def test_a_change_that_is_stuck_keeps_nobody_out_for_ever(
+    taken: lock.Lock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "FENCE", 0.05)
+    with lock.fence():
+        lock.VERBS["break"]({"service": "main", "reason": "ann is stopped"}, None)
+    assert not taken.held()
+
+
 def test_of_many_at_once_one_gets_it(host_root: Path) -> None:
     got: list[lock.Lock] = []
     refused: list[str] = []

@@ -201,6 +201,82 @@ def test_who_lost_the_lock_restarts_nothing_and_touches_nothing_more(
     assert not any(" restart " in line for line in systemctl.asked)
 
 
+class Bob:
+    """Breaks ann's lock, ends what she had begun, and has files of his own there."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.secrets = root / "etc/fleetctl/main/secrets.env"
+        self.unit = root / "etc/systemd/system" / UNIT
+        monkeypatch.setattr(lock, "FENCE", 0.05)  # ann's agent is stopped for longer than that
+
+    def comes(self) -> None:
+        self.lock = lock.acquire("main", {"token": "b", "who": "bob"}, force="ann is gone")
+        undo.settle("main")
+        for path in (self.unit, self.secrets):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("bob's")
+
+    def leaves(self) -> dict[str, str]:
+        self.lock.release()
+        return {self.unit.read_text(): self.secrets.read_text()}
+
+
+@pytest.mark.parametrize("where", ["before the first rename", "between two renames"])
+def test_who_lost_the_lock_renames_nothing_more(
+    host_root: Path, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    bob = Bob(host_root, monkeypatch)
+    place, name = {
+        "before the first rename": (apply.Run, "_announce"),
+        "between two renames": (files.Change, "_show"),
+    }[where]
+    real: Any = getattr(place, name)
+
+    def stopped(*args: Any) -> None:
+        real(*args)
+        monkeypatch.setattr(place, name, real)
+        bob.comes()
+
+    monkeypatch.setattr(place, name, stopped)
+    with pytest.raises(AgentError) as caught:
+        run(plan(host_root))
+    assert caught.value.fields["reference"] == "lock-lost"
+    assert bob.leaves() == {"bob's": "bob's"}
+    assert not any(" restart " in line for line in systemctl.asked)
+    assert records.last_launch("main") is None
+    assert not [p for p in host_root.rglob(".fleetctl-*") if p.is_file()]
+
+
+def test_who_lost_the_lock_before_its_note_writes_none(
+    host_root: Path, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bob = Bob(host_root, monkeypatch)
+    monkeypatch.setattr(apply.Run, "recheck", lambda _run: bob.comes())
+    with pytest.raises(AgentError):
+        run(plan(host_root))
+    assert not undo.pending("main")
+    assert bob.leaves() == {"bob's": "bob's"}
+
+
+def test_who_lost_the_lock_while_it_restarted_leaves_the_note_of_the_next(
+    host_root: Path, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bob = Bob(host_root, monkeypatch)
+
+    def restart(_unit: str, _restart: bool) -> str:
+        systemctl.show(InvocationID="new", ActiveState="active", Job="0")
+        bob.comes()
+        undo.begin("main", UNIT, "bobs-launch", "new", [str(bob.unit)])
+        os.link(bob.unit, files.kept_name(str(bob.unit)))
+        return "new"
+
+    monkeypatch.setattr(unit, "start", restart)
+    assert run(plan(host_root))["invocation_id"] == "new"
+    assert undo.pending("main")
+    assert Path(files.kept_name(str(bob.unit))).exists()
+    bob.leaves()
+
+
 def test_the_lock_of_a_dead_process_is_nobodys_at_once(host_root: Path) -> None:
     lock.acquire("main", {"token": "a", "who": "ann"})
     holder = Path(places.LOCKS) / "main" / "holder.json"
