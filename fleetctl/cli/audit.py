@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fleetctl.cli import app as root
-from fleetctl.cli import complete, patch_notes, show
+from fleetctl.cli import complete, options, patch_notes, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import Exit, FleetError
 from fleetctl.model.fleet import Target
@@ -27,7 +27,7 @@ def audit(
         ),
     ] = None,
     count: Annotated[int, typer.Option("-n", metavar="N", help="The newest N lines of each.")] = 50,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
+    as_json: options.JsonLines = False,
 ) -> int:
     """Show who changed what: the host's own lines for each HOST, and the lines of this machine."""
     from fleetctl.apply import audit as log

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fleetctl.cli import show
+from fleetctl.cli import options, show
 from fleetctl.cli.app import new_app
 
 app = new_app("Look at bisects of launch flags, correct them, or try the planner in simulation.")
@@ -136,9 +136,7 @@ def attach(bisect: Id, as_json: AsJson = False) -> int:
 
 
 @app.command()
-def abandon(
-    bisect: Id, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
-) -> int:
+def abandon(bisect: Id, yes: options.Yes = False) -> int:
     """Put the hosts of a dead bisect in order, and bring back what it had taken down."""
     from fleetctl.config.site import load_site
     from fleetctl.errors import RefusedError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fleetctl.cli import complete, show
+from fleetctl.cli import complete, options, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import Exit, RefusedError, UsageError
 
@@ -46,12 +46,9 @@ def bisect_flags(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be tried; launch nothing.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    yes_protected: Annotated[
-        list[str] | None,
-        typer.Option("--yes-protected", metavar="HOST", help="Also on this protected host."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
+    yes: options.Yes = False,
+    yes_protected: options.YesProtected = None,
+    as_json: options.JsonLines = False,
     resume: Annotated[
         str,
         typer.Option(
@@ -123,9 +120,7 @@ def bisect_flags(
     gpu_limit_mib: Annotated[
         float, typer.Option(min=0, help="GPU memory that may be in use between trials.")
     ] = 2048.0,
-    break_lock: Annotated[
-        str, typer.Option(metavar="REASON", help="Take the lock from who holds it.")
-    ] = "",
+    break_lock: options.BreakLock = "",
     no_history: Annotated[
         bool, typer.Option("--no-history", help="Do not count earlier launches as trials.")
     ] = False,

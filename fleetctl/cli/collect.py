@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fleetctl.cli import app as root
-from fleetctl.cli import complete, patch_notes, show
+from fleetctl.cli import options, patch_notes, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import Exit, FleetError, UsageError
 from fleetctl.model.facts import PatchNote
@@ -18,17 +18,14 @@ app = new_app()
 
 @app.command()
 def collect(
-    hosts: Annotated[
-        list[str],
-        typer.Argument(metavar="HOST…", show_default=False, autocompletion=complete.hosts),
-    ],
+    hosts: options.Hosts,
     since: Annotated[
         str, typer.Option(metavar="TIME", help="How far back: 12h, 2d, or an RFC 3339 time.")
     ] = "7d",
     invocation: Annotated[
         str | None, typer.Option(metavar="ID", help="Only this one, whatever became of it.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON line for each.")] = False,
+    as_json: options.JsonEach = False,
 ) -> int:
     """Find every failed invocation on the hosts, and make each a bundle and an incident here.
 

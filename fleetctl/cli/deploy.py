@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fleetctl.cli import complete, overrides, show
+from fleetctl.cli import complete, options, overrides, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import Exit, FleetError, UsageError
 
@@ -63,20 +63,13 @@ def deploy(
         list[str] | None,
         typer.Option("--set", metavar="FLAG=VALUE", help="Change a flag for this launch."),
     ] = None,
-    unset: Annotated[
-        list[str] | None, typer.Option("--unset", metavar="FLAG", help="Leave a flag out.")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the plan and change nothing.")
-    ] = False,
-    diff: Annotated[bool, typer.Option("--diff", help="Show the files' differences too.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    yes_protected: Annotated[
-        list[str] | None,
-        typer.Option("--yes-protected", metavar="HOST", help="Also on this protected host."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
-    reason: Annotated[str, typer.Option(help="Why; kept with the launch.")] = "",
+    unset: options.Unset = None,
+    dry_run: options.DryRun = False,
+    diff: options.Diff = False,
+    yes: options.Yes = False,
+    yes_protected: options.YesProtected = None,
+    as_json: options.JsonLines = False,
+    reason: options.Reason = "",
     request: Annotated[
         Path | None,
         typer.Option(
@@ -88,24 +81,10 @@ def deploy(
     restart: Annotated[
         bool, typer.Option("--restart", help="Restart also what is unchanged and active.")
     ] = False,
-    timeout: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", min=0.0, help="For the whole wait (default: none)."),
-    ] = None,
-    stall: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            min=0.0,
-            help="No sign of life for that long is a hang (default: 180).",
-        ),
-    ] = None,
-    no_lint: Annotated[
-        list[str] | None, typer.Option("--no-lint", metavar="ID", help="Override this finding.")
-    ] = None,
-    keep_patches: Annotated[
-        bool, typer.Option("--keep-patches", help="Although patches are active there.")
-    ] = False,
+    timeout: options.Timeout = None,
+    stall: options.Stall = None,
+    no_lint: options.NoLint = None,
+    keep_patches: options.KeepPatches = False,
     patch: Annotated[
         list[str] | None,
         typer.Option(
@@ -121,9 +100,7 @@ def deploy(
     share_gpus: Annotated[
         bool, typer.Option("--share-gpus", help="Leave what else holds the GPUs there.")
     ] = False,
-    take_over: Annotated[
-        bool, typer.Option("--take-over", help="Replace a unit that fleetctl did not write.")
-    ] = False,
+    take_over: options.TakeOver = False,
     batch: Annotated[
         str | None,
         typer.Option(
@@ -159,12 +136,8 @@ def deploy(
             "--rollback-on-failure", help="Take a host that failed back to what was ready."
         ),
     ] = False,
-    lock_wait: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.0, help="Wait for somebody else's lock.")
-    ] = 0.0,
-    break_lock: Annotated[
-        str, typer.Option(metavar="REASON", help="Take the lock from who holds it.")
-    ] = "",
+    lock_wait: options.LockWait = 0.0,
+    break_lock: options.BreakLock = "",
 ) -> int:
     """Bring a profile to hosts, restart the service, and watch it until it is ready or has failed.
 
@@ -205,13 +178,13 @@ def deploy(
         from fleetctl.patching import deploying
 
         wanted, patches = deploying.asked(changed, patch or (), site.root)
-        options = {
+        guards = {
             "--keep-patches": keep_patches,
             "--stop-others": stop_others,
             "--share-gpus": share_gpus,
             "--take-over": take_over,
         }
-        allowed = [name for name, given in options.items() if given]
+        allowed = [name for name, given in guards.items() if given]
         allowed += [f"--yes-protected={host}" for host in yes_protected or ()]
         secrets, why = within_reach(wanted) if dry_run else (resolve_secrets(wanted), "")
         if why:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fleetctl.cli import app as root
-from fleetctl.cli import complete, patch_notes, show
+from fleetctl.cli import complete, options, patch_notes, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import Exit, FleetError
 from fleetctl.model.fleet import Target
@@ -17,10 +17,7 @@ app = new_app()
 
 @app.command()
 def diff(
-    hosts: Annotated[
-        list[str],
-        typer.Argument(metavar="HOST…", show_default=False, autocompletion=complete.hosts),
-    ],
+    hosts: options.Hosts,
     profile: Annotated[
         str,
         typer.Option(
@@ -33,10 +30,8 @@ def diff(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="FLAG=VALUE", help="Change a flag.")
     ] = None,
-    unset: Annotated[
-        list[str] | None, typer.Option("--unset", metavar="FLAG", help="Leave a flag out.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON line for each.")] = False,
+    unset: options.Unset = None,
+    as_json: options.JsonEach = False,
 ) -> int:
     """Show what differs. Exit 0: nothing does; 1: something does. Secrets are never shown."""
     from fleetctl.apply import together

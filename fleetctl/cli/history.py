@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fleetctl.cli import app as root
-from fleetctl.cli import complete, patch_notes, show
+from fleetctl.cli import options, patch_notes, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import Exit, FleetError
 from fleetctl.model.fleet import Target
@@ -17,10 +17,7 @@ app = new_app()
 
 @app.command()
 def history(
-    hosts: Annotated[
-        list[str],
-        typer.Argument(metavar="HOST…", show_default=False, autocompletion=complete.hosts),
-    ],
+    hosts: options.Hosts,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON line a revision.")] = False,
 ) -> int:
     """Show the last ten revisions of each service, the newest first: who, what, and what became of it."""

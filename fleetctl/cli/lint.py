@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fleetctl.cli import complete, show
+from fleetctl.cli import complete, options, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import ConfigError, Exit, FleetError, ManyErrors
 
@@ -48,9 +48,7 @@ def lint(
         float, typer.Option(metavar="GIB", min=0, help="Memory of one GPU, for the estimate.")
     ] = 0.0,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings are errors.")] = False,
-    no_lint: Annotated[
-        list[str] | None, typer.Option("--no-lint", metavar="ID", help="Override this finding.")
-    ] = None,
+    no_lint: options.NoLint = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> int:  # fmt: skip
     """Check profiles against the flags of an SGLang: names, values, combinations, the model's sizes."""

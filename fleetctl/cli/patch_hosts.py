@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fleetctl.cli import complete, patch_text, show
+from fleetctl.cli.options import LockWait
 from fleetctl.cli.patch import Json, Name, Params, app, pairs, site_root
 from fleetctl.cli.selectors import Everything, Selectors, patterns_of
 from fleetctl.errors import Exit, FleetError, RefusedError, UsageError
@@ -29,10 +30,6 @@ YesProtected = Annotated[
 Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="Kept with the change.")]
 BreakLock = Annotated[
     str, typer.Option("--break-lock", metavar="REASON", help="Take somebody else's lock.")
-]
-LockWait = Annotated[
-    float,
-    typer.Option("--lock-wait", metavar="SECONDS", min=0.0, help="Wait for somebody else's lock."),
 ]
 
 

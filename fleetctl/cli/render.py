@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fleetctl.cli import complete, show
+from fleetctl.cli import complete, options, show
 from fleetctl.cli.app import new_app
 from fleetctl.cli.profiles import Json, Set, Unset
 from fleetctl.cli.selectors import Everything, Selectors, chosen
@@ -40,9 +40,7 @@ def render_(
             "--sglang", metavar="VERSION|FILE", help="Lint against it [the profile's own]."
         ),
     ] = "",
-    no_lint: Annotated[
-        list[str] | None, typer.Option("--no-lint", metavar="ID", help="Override this finding.")
-    ] = None,
+    no_lint: options.NoLint = None,
     as_json: Json = False,
 ) -> int:
     """Show the unit and the files of a launch. Nothing is contacted; secrets are never fetched.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fleetctl.cli import complete, show
+from fleetctl.cli import complete, options, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import Exit, UsageError
 
@@ -67,12 +67,9 @@ def reproduce(
     no_patches: Annotated[
         bool, typer.Option("--no-patches", help="Without the patches that it had.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    yes_protected: Annotated[
-        list[str] | None,
-        typer.Option("--yes-protected", metavar="HOST", help="Also on this protected host."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
+    yes: options.Yes = False,
+    yes_protected: options.YesProtected = None,
+    as_json: options.JsonLines = False,
 ) -> int:
     """Deploy the launch of an incident again, send its request, and count the crashes.
 

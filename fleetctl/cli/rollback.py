@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleetctl.cli import app as root
-from fleetctl.cli import complete, overrides, show
+from fleetctl.cli import options, overrides, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import Exit
 
@@ -20,45 +20,24 @@ app = new_app()
 
 @app.command()
 def rollback(
-    hosts: Annotated[
-        list[str],
-        typer.Argument(metavar="HOST…", show_default=False, autocompletion=complete.hosts),
-    ],
+    hosts: options.Hosts,
     to: Annotated[
         int | None,
         typer.Option(
             metavar="N", help="This revision (default: the last ready one that differs from now)."
         ),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the plan and change nothing.")
-    ] = False,
-    diff: Annotated[bool, typer.Option("--diff", help="Show the files' differences too.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    yes_protected: Annotated[
-        list[str] | None,
-        typer.Option("--yes-protected", metavar="HOST", help="Also on this protected host."),
-    ] = None,
-    reason: Annotated[str, typer.Option(help="Why; kept with the launch.")] = "",
-    no_lint: Annotated[
-        list[str] | None, typer.Option("--no-lint", metavar="ID", help="Override this finding.")
-    ] = None,
-    keep_patches: Annotated[
-        bool, typer.Option("--keep-patches", help="Although patches are active there.")
-    ] = False,
-    take_over: Annotated[
-        bool, typer.Option("--take-over", help="Replace a unit that fleetctl did not write.")
-    ] = False,
-    timeout: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", min=0.0, help="For the whole wait (default: none)."),
-    ] = None,
-    lock_wait: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.0, help="Wait for somebody else's lock.")
-    ] = 0.0,
-    break_lock: Annotated[
-        str, typer.Option(metavar="REASON", help="Take the lock from who holds it.")
-    ] = "",
+    dry_run: options.DryRun = False,
+    diff: options.Diff = False,
+    yes: options.Yes = False,
+    yes_protected: options.YesProtected = None,
+    reason: options.Reason = "",
+    no_lint: options.NoLint = None,
+    keep_patches: options.KeepPatches = False,
+    take_over: options.TakeOver = False,
+    timeout: options.Timeout = None,
+    lock_wait: options.LockWait = 0.0,
+    break_lock: options.BreakLock = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines, as deploy.")] = False,
 ) -> int:
     """Bring an earlier revision back: a new launch by the same road as a deploy, with its own number.
@@ -74,8 +53,8 @@ def rollback(
 
     site = load_site()
     targets = site.select(hosts)
-    options = {"--keep-patches": keep_patches, "--take-over": take_over}
-    allowed = [name for name, given in options.items() if given]
+    guards = {"--keep-patches": keep_patches, "--take-over": take_over}
+    allowed = [name for name, given in guards.items() if given]
     allowed += [f"--yes-protected={host}" for host in yes_protected or ()]
     base = Wish(
         profile=Profile("", ""),

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fleetctl.cli import complete, show
+from fleetctl.cli import complete, options, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import Exit, FleetError
 from fleetctl.model.fleet import Target
@@ -20,7 +20,7 @@ def status(
         list[str],
         typer.Argument(metavar="SELECTOR…", show_default=False, autocompletion=complete.hosts),
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON line for each.")] = False,
+    as_json: options.JsonEach = False,
     watch: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.0, help="Look again every so many seconds.")
     ] = 0.0,

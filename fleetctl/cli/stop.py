@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fleetctl.cli import app as root
-from fleetctl.cli import complete, show
+from fleetctl.cli import options, show
 from fleetctl.cli.app import new_app
 from fleetctl.errors import Exit, FleetError
 from fleetctl.model.fleet import Target
@@ -23,26 +23,16 @@ def _tell(target: Target, event: dict[str, Any]) -> None:
 
 @app.command()
 def stop(
-    hosts: Annotated[
-        list[str],
-        typer.Argument(metavar="HOST…", show_default=False, autocompletion=complete.hosts),
-    ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    yes_protected: Annotated[
-        list[str] | None,
-        typer.Option("--yes-protected", metavar="HOST", help="Also on this protected host."),
-    ] = None,
+    hosts: options.Hosts,
+    yes: options.Yes = False,
+    yes_protected: options.YesProtected = None,
     reason: Annotated[str, typer.Option(help="Why; kept on the host.")] = "",
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.0, help="For running requests to end.")
     ] = 180.0,
-    lock_wait: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.0, help="Wait for somebody else's lock.")
-    ] = 0.0,
-    break_lock: Annotated[
-        str, typer.Option(metavar="REASON", help="Take the lock from who holds it.")
-    ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON line for each.")] = False,
+    lock_wait: options.LockWait = 0.0,
+    break_lock: options.BreakLock = "",
+    as_json: options.JsonEach = False,
 ) -> int:
     """Stop services on purpose. The stop is remembered: SGLang ends even a clean one as failed."""
     from fleetctl.apply import standing, together

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from fleetctl.cli import complete
+from fleetctl.cli import options
 from fleetctl.cli.app import new_app
 
 app = new_app()
@@ -14,23 +10,10 @@ app = new_app()
 
 @app.command()
 def wait(
-    hosts: Annotated[
-        list[str],
-        typer.Argument(metavar="HOST…", show_default=False, autocompletion=complete.hosts),
-    ],
-    timeout: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", min=0.0, help="For the whole wait (default: none)."),
-    ] = None,
-    stall: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            min=0.0,
-            help="No sign of life for that long is a hang (default: 180).",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
+    hosts: options.Hosts,
+    timeout: options.Timeout = None,
+    stall: options.Stall = None,
+    as_json: options.JsonLines = False,
 ) -> int:
     """Watch services that are starting, as deploy does. Exit 0: all are ready.
 
