@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fleetctl.evidence.exceptions import Raised
+from fleetctl.evidence.exceptions import CPP, Raised
 from fleetctl.evidence.record import Record
 from fleetctl.model.triage import Phase, State, Verdict
 from fleetctl.triage import phase as phases
@@ -35,7 +35,7 @@ def decide(
     candidates = collect(known, story)
     for candidate in candidates:
         phase = _place(candidate, candidates, chains, timeline, story)
-        candidate.phase, candidate.label = phase, candidate.rule.label_in(phase.value)
+        candidate.phase, candidate.label = phase, _label(candidate, phase)
         if _only_in(candidate):
             candidates += instead(candidate, known, story)
         _exclude(candidate, story)
@@ -49,6 +49,14 @@ def decide(
         answer = host_down(story, timeline)
     answer.candidates, answer.known, answer.story, answer.chains = candidates, known, story, chains
     return answer
+
+
+def _label(candidate: Candidate, phase: Phase) -> str:
+    """Return the label; what C++ threw and no rule knows is no bug of Python's."""
+    raised = candidate.unit.raised
+    if candidate.rule is UNMATCHED and raised is not None and raised.kind == CPP:
+        return "native-crash"
+    return candidate.rule.label_in(phase.value)
 
 
 def _place(
