@@ -32,11 +32,12 @@ def up(
     timeout: float = 60,
     clock: Clock | None = None,
 ) -> Lab:
-    """Bring a lab up and return it once every host answers on port 22.
+    """Bring these hosts of a lab up (none named: all it has), and return it once they answer on port 22.
 
     A host that runs already is left alone, one that is off is booted with the disk it had, a new
-    one is added. ``owner`` is a process whose end makes the lab stale. Raises UsageError for a
-    host that exists with another engine, FleetError when a step fails.
+    one is added; a fault of a host that was not asked for is nobody's business here. ``owner`` is a
+    process whose end makes the lab stale. Raises UsageError for a host that exists with another
+    engine, FleetError when a step fails.
     """
     clock = clock or SystemClock()
     spec.check_name(name, "lab")
@@ -47,11 +48,12 @@ def up(
     with paths.locked(paths.labs() / name):
         lab = _claim(name, owner)
         lab = _add(lab, hosts)
-        for host in lab.hosts:
+        asked = [host for host in lab.hosts if host.name in wanted or not wanted]
+        for host in asked:
             lab = _start(lab, host, wanted)
-        _trust(lab)
+        _introduce(lab)
         site.write(lab)
-    wait_for_ssh(lab, timeout, clock)
+    wait_for_ssh(lab, [lab.host(host.name) for host in asked], timeout, clock)
     return lab
 
 
@@ -98,10 +100,11 @@ def _add(lab: Lab, hosts: Sequence[HostSpec]) -> Lab:
 
 
 def _start(lab: Lab, host: LabHost, wanted: dict[str, list[Path]]) -> Lab:
-    running = container.init(host) is not None
+    running = (
+        host.container is not None and host.container.alive()
+    )  # its PID 1 may be still to come
     stack = wanted.get(host.name) or layers.ensure(host.spec, quiet)
     root = container.mount(lab, host, stack)
-    container.name_hosts(lab, root)
     if running:
         return lab
     container.identify(lab, host, root)
@@ -111,10 +114,13 @@ def _start(lab: Lab, host: LabHost, wanted: dict[str, list[Path]]) -> Lab:
     return lab
 
 
-def _trust(lab: Lab) -> None:
-    """Write the lab's known_hosts from the keys that were made for its hosts."""
+def _introduce(lab: Lab) -> None:
+    """Tell every host that has its tree the names of all, and whoever logs in their keys."""
     roots = {host: lab.folder(host) / "root" for host in lab.hosts}
-    lines = [f"{h.address},{h.name} {container.host_key(root)}\n" for h, root in roots.items()]
+    there = {host: root for host, root in roots.items() if os.path.ismount(root)}
+    for root in there.values():
+        container.name_hosts(lab, root)
+    lines = [f"{h.address},{h.name} {container.host_key(root)}\n" for h, root in there.items()]
     lab.known_hosts.write_text("".join(lines))
 
 
@@ -126,11 +132,13 @@ def boot(lab: Lab, host: LabHost) -> LabHost:
     return lab.host(host.name)
 
 
-def wait_for_ssh(lab: Lab, timeout: float = 60, clock: Clock | None = None) -> None:
-    """Return once sshd of every host has sent its banner; raise FleetError naming those that did not."""
+def wait_for_ssh(
+    lab: Lab, hosts: Sequence[LabHost], timeout: float = 60, clock: Clock | None = None
+) -> None:
+    """Return once sshd of these hosts has sent its banner; raise FleetError naming one that did not."""
     clock = clock or SystemClock()
     end = clock.monotonic() + timeout
-    waiting = list(lab.hosts)
+    waiting = list(hosts)
     while waiting:
         waiting = [host for host in waiting if not answers(host)]
         off = [host for host in waiting if host.container and not host.container.alive()]
@@ -185,7 +193,7 @@ def drop(name: str, host_name: str) -> bool:
         shutil.rmtree(lab.folder(host), ignore_errors=True)
         lab = replace(lab, hosts=tuple(h for h in lab.hosts if h.name != host_name))
         lab.save()
-        _trust(lab)
+        _introduce(lab)
         site.write(lab)
     return True
 

@@ -99,7 +99,7 @@ class Box:
     def heal(self) -> None:
         """Take back all faults; boot the host if it is off, and wait for its sshd."""
         faults.heal(self.lab, self.host)
-        bed.up(self.lab_name, [])
+        bed.up(self.lab_name, [self.host.spec])
 
     def scenario(self, named: str, speed: float | None = None) -> None:
         """Give a replay host a scenario: a shipped name or a file."""

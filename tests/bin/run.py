@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -24,6 +25,7 @@ PARTS = {  # the lab's are about a third of its time each
     "lab3": [path for path in LAB if path not in DEPLOYS + FLEETS],
 }
 NO_TESTS = 5
+TOLD_FAILURES, TOLD_LINES = 2, 12  # of a part, once more at the very end
 
 
 def start(name: str, folder: Path, extra: list[str]) -> subprocess.Popen[str]:
@@ -48,18 +50,33 @@ def relay(name: str, stream: IO[str]) -> None:
         sys.stdout.flush()
 
 
-def counts(file: Path) -> tuple[int, int, int]:
-    """Return how many passed, failed (errors too) and were skipped."""
+def read(file: Path) -> ET.Element | None:
+    """Return pytest's report of one part, or None where it left none."""
     try:
-        suites = ET.parse(file).getroot().iter("testsuite")  # our own report
+        return ET.parse(file).getroot()  # our own report
     except (OSError, ET.ParseError):
+        return None
+
+
+def counts(report: ET.Element | None) -> tuple[int, int, int]:
+    """Return how many passed, failed (errors too) and were skipped."""
+    if report is None:
         return 0, 1, 0
     total = failed = skipped = 0
-    for suite in suites:
+    for suite in report.iter("testsuite"):
         total += int(suite.get("tests", 0))
         failed += int(suite.get("failures", 0)) + int(suite.get("errors", 0))
         skipped += int(suite.get("skipped", 0))
     return total - failed - skipped, failed, skipped
+
+
+def first_failures(report: ET.Element | None) -> Iterator[str]:
+    """Yield what was said of the first few that failed: the others may follow from them."""
+    cases = report.iter("testcase") if report is not None else ()
+    faults = [(c, f) for c in cases for f in c if f.tag in ("failure", "error")]
+    for case, fault in faults[:TOLD_FAILURES]:
+        yield f"{case.get('classname')}::{case.get('name')}"
+        yield from (fault.text or "").splitlines()[-TOLD_LINES:]
 
 
 def main(extra: list[str]) -> int:
@@ -86,7 +103,11 @@ def main(extra: list[str]) -> int:
             return 130
         for reader in readers:
             reader.join()
-        found = [counts(folder / f"{name}.xml") for name in PARTS]
+        reports = {name: read(folder / f"{name}.xml") for name in PARTS}
+    for name, report in reports.items():
+        for line in first_failures(report):
+            print(f"{name:>4} | {line[:300]}")
+    found = [counts(report) for report in reports.values()]
     passed, failed, skipped = (sum(column) for column in zip(*found, strict=True))
     broken = [name for name, code in codes.items() if code not in (0, 1, NO_TESTS)]
     for name in broken:

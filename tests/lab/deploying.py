@@ -119,7 +119,13 @@ class Operator:
         errors: list[str] = []
         drain = threading.Thread(target=lambda: errors.extend(process.stderr or ()), daemon=True)
         drain.start()
-        timer = threading.Timer(timeout, process.kill)
+        late = threading.Event()
+
+        def give_up() -> None:
+            late.set()
+            process.kill()
+
+        timer = threading.Timer(timeout, give_up)
         timer.start()
         lines, did = [], False
         for line in process.stdout:
@@ -132,7 +138,9 @@ class Operator:
         drain.join(5.0)
         process.stdout.close()
         process.stderr.close()
-        assert did, "".join(lines) + "".join(errors)
+        said = "".join(lines) + "".join(errors)
+        assert not late.is_set(), f"no end after {timeout} s\n{said}"
+        assert did, said
         return Done(rc, "".join(lines), "".join(errors), time.monotonic() - began)
 
 

@@ -166,13 +166,20 @@ SILENT = ("connect", *STEPS, "watching")
 
 
 @pytest.fixture(scope="module")
-def cables(lab_name: str, box: Box, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cables]:
+def jump(lab_name: str) -> Iterator[Box]:
+    """A host that leads to another; it is gone afterwards, whatever became of it."""
+    box = start("jump=bare")
+    yield box
+    bed.drop(lab_name, box.name)
+
+
+@pytest.fixture(scope="module")
+def cables(box: Box, jump: Box, tmp_path_factory: pytest.TempPathFactory) -> Cables:
     """A first deploy for each step, all at the same time, each of a service of its own over its own cable.
 
     The cable is out when the agent stands at the step, and back once the client says that it is lost.
     """
     box.clean()
-    jump = start("jump=bare")
     ops, behind = (Operator(tmp_path_factory.mktemp(name)) for name in ("cables", "jump"))
     with ThreadPoolExecutor(len(SILENT) + 1) as pool, ExitStack() as lines:
         jumped = pool.submit(behind_a_jump_host, behind, box, jump)
@@ -188,8 +195,7 @@ def cables(lab_name: str, box: Box, tmp_path_factory: pytest.TempPathFactory) ->
         dones = {step: run.result() for step, run in runs.items()}
     assert leftovers(box) == ""
     ends = {step: End(dones[step], look(box, service)) for step, service, _ in made}
-    yield Cables(ends, *jumped.result())
-    bed.drop(lab_name, jump.name)
+    return Cables(ends, *jumped.result())
 
 
 @pytest.mark.parametrize("step", SILENT)
