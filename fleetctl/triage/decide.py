@@ -109,8 +109,9 @@ def _exclude(candidate: Candidate, story: Story) -> None:
     if candidate.lost:
         return
     index, rule = candidate.unit.index, candidate.rule
-    if any(rule.id in m.rule.beats and m.unit.index < index for m in story.of("dead")):
-        candidate.lost = "the server itself ended its processes after that"
+    ended = story.of("dead", "platform")
+    if any(rule.id in m.rule.beats and m.unit.index < index for m in ended):
+        candidate.lost = "who ended the processes stands before it"
         return
     if story.asked_stop and not story.of("stop") and not (candidate.fatal and rule.rank > 1):
         candidate.lost = "the stop was asked for"
