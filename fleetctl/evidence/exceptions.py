@@ -21,6 +21,7 @@ class Raised:
         frames: outermost first. sources: the source line of each, or "".
         chain: exceptions of one chain share the number; they are in the order printed, oldest first.
         link: how it follows the one before: cause, context, member (of a group), or "".
+        site: the file and line of the logger that printed the exception, where it tells them.
         whole: a header and at least one frame were seen, so nothing was cut off its top.
     """
 
@@ -42,6 +43,7 @@ class Raised:
     stream: str = ""
     seconds: float | None = None
     last: int = 0
+    site: str = ""
 
     @property
     def text(self) -> str:

@@ -278,6 +278,7 @@ class Parser:
         )
         raised.frames, raised.sources = block.frames, block.sources
         raised.whole = block.header and bool(block.frames)
+        raised.site = record.site or ""
         raised.level, raised.pid, raised.stream, raised.seconds = (
             record.level,
             record.pid,

@@ -46,9 +46,12 @@ class Unit:
 
     @property
     def where(self) -> str:
-        """The frames as ``module:function | source`` lines, innermost last."""
+        """The frames as ``module:function | source`` lines, innermost last; else who printed it."""
         if self.raised is None:
             return ""
+        if not self.raised.frames:
+            file = self.raised.site.rpartition(":")[0]
+            return f"{file.removesuffix('.py')}: | " if file.endswith(".py") else ""
         pairs = zip(self.raised.frames, self.raised.sources, strict=False)
         return "\n".join(f"{f.module}:{f.function} | {source}" for f, source in pairs)
 
