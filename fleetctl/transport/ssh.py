@@ -16,6 +16,7 @@ from fleetctl.transport.base import OnOutput, Result, exchange
 from fleetctl.transport.deadline import Deadline
 from fleetctl.transport.lean import paramiko
 from fleetctl.transport.session import PIECE
+from fleetctl.transport.spare import TEXT, Spare
 from fleetctl.transport.sshconfig import Settings, settings
 from fleetctl.transport.wire import KEEPALIVE_SECONDS, Wire
 
@@ -118,6 +119,24 @@ class SshChannel:
             raise faults.lost(self._name, str(error) or "the session ended") from error
 
     @property
+    def leads(self) -> bool:
+        """Return whether its own shell leads the session, as far as that has said so."""
+        return bool(self._session.leader)
+
+    @property
+    def over(self) -> bool:
+        """Return whether it was refused, closed or lost."""
+        return bool(self._session.closed)
+
+    def give(self, command: str, stdin: bytes | None) -> Self:
+        """Let a spare shell run a command line, with the input that a new one would get."""
+        with self._connection.wire.together():
+            self.send(f"{command}\n".encode() + (stdin or b""))
+            if stdin is not None:
+                self.close_stdin()
+        return self
+
+    @property
     def taken(self) -> bool:
         """Return whether the server answered to it."""
         return self._session.answered.is_set()
@@ -161,6 +180,8 @@ class SshChannel:
 
     def close_stdin(self) -> None:
         """Send the end of input."""
+        if not self._session.active:
+            return
         with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
             self._session.shutdown_write()
 
@@ -215,6 +236,7 @@ class SshConnection:
         self.wire = wire
         self._open: set[SshChannel] = set()
         self.last: SshChannel | None = None
+        self._spare = Spare(lambda: SshChannel(self, TEXT, None))
 
     @property
     def host(self) -> Host:
@@ -238,10 +260,11 @@ class SshConnection:
         except UnreachableError as error:
             if error.reference != "session-refused":
                 raise
-            return start()
+            return self._twice(start) if self._spare.end() else start()
 
     def _start(self, command: str, stdin: bytes | None) -> SshChannel:
-        channel = SshChannel(self, command, stdin)
+        spare = self._spare.take(command)
+        channel = spare.give(command, stdin) if spare else SshChannel(self, command, stdin)
         self._open.add(channel)
         return channel
 
@@ -286,6 +309,8 @@ class SshConnection:
             channel.drop()
             raise
         channel.leave()
+        with contextlib.suppress(UnreachableError):
+            self._spare.keep(channel)
         return result
 
     def _late(self, channel: SshChannel, seconds: float) -> FleetError:

@@ -6,6 +6,7 @@ import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,13 +17,13 @@ from fleetctl.transport.agent import Agent
 from fleetctl.transport.base import Connection
 
 
-@pytest.fixture(params=["local", "ssh", "jump"])
+@pytest.fixture(params=["local", "ssh", "spare", "jump"])
 def host(request: pytest.FixtureRequest, own_home: Path) -> Host:
     if request.param == "local":
         return Host(name="gpu-01", address="localhost", transport="local")
     sshd = request.getfixturevalue("sshd")
     server = sshd()
-    if request.param == "ssh":
+    if request.param in ("ssh", "spare"):
         return server.host()  # type: ignore[no-any-return]
     bastion = sshd()
     config = f"""Host bastion
@@ -37,10 +38,23 @@ def host(request: pytest.FixtureRequest, own_home: Path) -> Host:
 
 
 @pytest.fixture
-def connection(host: Host) -> Iterator[Connection]:
+def connection(host: Host, request: pytest.FixtureRequest) -> Iterator[Connection]:
     made = connect(host)
+    if request.node.callspec.params["host"] == "spare":
+        spare_shell(made)
     yield made
     made.close()
+
+
+def spare_shell(connection: Any) -> int:
+    """Return the process of the shell that waits for the next command, once it does."""
+    for _ in range(2):
+        assert connection.exec("true").rc == 0
+    end = time.monotonic() + 20
+    while not connection._spare._shell.leads:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return int(connection._spare._shell._session.leader)
 
 
 def alive(mark: str) -> bool:
