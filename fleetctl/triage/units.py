@@ -18,8 +18,9 @@ _ADVICE_AT = (
     "\nFor debugging consider passing CUDA_LAUNCH_BLOCKING",
 )
 _SHOWN_LIMIT = 4000
-# A native library names its place in the prefix of its logger; often only that tells whose line it is.
 _PANIC = re.compile(r"panicked at [^\n]{1,300}:\Z")
+_TREE = 12  # lines of uv's reasons
+# A native library names its place in the prefix of its logger; often only that tells whose line it is.
 _NATIVE_SITE = re.compile(r"[\w./-]{1,120}\.(?:cpp|cc|cu|cuh|c|h|hpp):\d{1,6}\Z")
 
 
@@ -91,27 +92,33 @@ def build(records: list[Record], parsed: Parsed) -> list[Unit]:
 def _with_reason(units: list[Unit]) -> list[Unit]:
     """Give a report of a Rust program the line below it: the two are one sentence.
 
-    Of a panic the first line says where, only the second says what; py-spy prints the reason below.
+    Of a panic the first line says where, only the second says what; py-spy prints the reason below,
+    uv draws it as a tree.
     """
     found: list[Unit] = []
+    end = -1  # where the text of the last one ends
     for unit in units:
         above = found[-1] if found else None
         if (
             above is not None
             and above.kind == unit.kind == LINE
             and above.stream == unit.stream
-            and unit.index == above.index + 1
+            and unit.index == end + 1
             and _goes_on(above.text, unit.text)
         ):
             above.text = f"{above.text}\n{unit.text}"
         else:
             found.append(unit)
+        end = unit.index
     return found
 
 
 def _goes_on(above: str, below: str) -> bool:
     if below.startswith("Reason: "):
         return "rror: " in above
+    if above.lstrip().startswith("× ") and above.count("\n") < _TREE:
+        drawn = below.lstrip().startswith(("├─▶", "╰─▶"))
+        return drawn or ("\n" in above and below.startswith("      ") and "[" not in below[:8])
     return _PANIC.search(above) is not None and not below.startswith("note: ")
 
 
