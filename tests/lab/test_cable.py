@@ -235,12 +235,15 @@ def without_cable(ops: Operator, box: Box, step: str, service: str, line: doors.
 
     failing = threading.Thread(target=fail)
     failing.start()
-    if step == "facts":
-        done = ops.run(*deploy)
+
+    def mend(_: object) -> None:
+        failing.join()  # a loss of another kind may come first, and the cable would stay out
         line.mend()
-    else:
-        done = ops.until(deploy, lambda e: e.get("state") == "lost", lambda _: line.mend())
-    failing.join()
+
+    if step != "facts":
+        return ops.until(deploy, lambda e: e.get("state") == "lost", mend)
+    done = ops.run(*deploy)
+    mend(done)
     return done
 
 
