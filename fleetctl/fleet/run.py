@@ -6,6 +6,7 @@ renamed over it, so a reader finds the old or the new one, also when the line is
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 import threading
@@ -19,7 +20,7 @@ from fleetctl.errors import Exit, FleetError, RemoteError, UsageError
 from fleetctl.fleet.fanout import fan_out
 from fleetctl.model.fleet import Host
 from fleetctl.transport import CONNECT_SECONDS, connect
-from fleetctl.transport.base import Connection, Result
+from fleetctl.transport.base import Connection, Result, exchange
 
 if TYPE_CHECKING:
     from fleetctl.model.facts import PatchNote
@@ -168,10 +169,14 @@ def noted(stderr: bytes) -> tuple[bytes, tuple[tuple[str, PatchNote], ...]]:
 
 def patches_of(connection: Connection) -> list[tuple[str, PatchNote]]:
     """Return the patches of a host, for what cannot say them itself; none where it lets nothing run."""
-    try:
-        return list(noted(connection.exec(NOTES, timeout=NOTES_SECONDS).stderr)[1])
-    except FleetError:
-        return []
+    with contextlib.suppress(FleetError, TimeoutError):
+        channel = connection.open(NOTES)
+        try:
+            said = exchange(channel, b"", time.monotonic(), NOTES_SECONDS)
+            return list(noted(said.stderr)[1])
+        finally:
+            channel.close()
+    return []
 
 
 def record(job: Job, hosts: Sequence[Host]) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+from fleetctl.errors import UnreachableError
+from fleetctl.transport.lean import paramiko
 from fleetctl.transport.ssh import SshConnection
+
+TRIES, PAUSE = 20, 0.1  # seconds: a session that has ended may count for another moment
 
 
 def fabric_over(connection: SshConnection) -> Any:
@@ -27,15 +32,27 @@ def fabric_over(connection: SshConnection) -> Any:
 def interactive(connection: SshConnection, command: str | None, *, terminal: bool) -> int:
     """Run a command, or a shell for None, joined to our own input and output; return its status.
 
-    ``terminal``: the other end gets one as well. The session is closed at the end.
+    ``terminal``: the other end gets one as well. The session is closed at the end. Raises
+    UnreachableError ``session-refused`` where the server allows no more sessions.
     """
     from invoke.exceptions import UnexpectedExit
 
+    def begin(session: Any) -> int:
+        if command is None:
+            return int(session.shell().exited)
+        in_stream = None if terminal else False
+        return int(session.run(command, pty=terminal, warn=True, in_stream=in_stream).exited)
+
     with fabric_over(connection) as session:
-        try:
-            if command is None:
-                return int(session.shell().exited)
-            in_stream = None if terminal else False
-            return int(session.run(command, pty=terminal, warn=True, in_stream=in_stream).exited)
-        except UnexpectedExit as error:
-            return int(error.result.exited)
+        for _ in range(TRIES):
+            try:
+                return begin(session)
+            except UnexpectedExit as error:
+                return int(error.result.exited)
+            except paramiko.ChannelException as error:
+                refused = error
+            time.sleep(PAUSE)
+        raise UnreachableError(
+            "session-refused", f"no more sessions: {refused.text}", where=connection.host.name,
+            hint="MaxSessions in its sshd_config limits them",
+        ) from refused  # fmt: skip

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from fleetctl.cli.app import run
+from fleetctl.fleet import run as from_shell
 from tests.transport.conftest import free_port, login_key, own_home, sshd
 
 __all__ = ["free_port", "login_key", "own_home", "sshd"]
@@ -53,7 +54,7 @@ def in_a_terminal(argv: list[str], typed: bytes = b"") -> tuple[int, bytes]:
     )
     os.close(theirs)
     shown = b""
-    end = time.monotonic() + 15
+    end = time.monotonic() + 60
     sent = not typed
     while time.monotonic() < end:
         if not select.select([ours], [], [], 0.2)[0]:
@@ -103,3 +104,22 @@ def test_without_a_terminal_the_command_has_none(
 def test_many_hosts_are_a_usage_fault(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["ssh", "*"]) == 2
     assert "error[one-host]" in capsys.readouterr().err
+
+
+def test_patches_of_the_host_are_said_first_also_where_it_allows_one_session(
+    site: Path, sshd: Start, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = sshd("MaxSessions 1")
+    (site / "hosts.yaml").write_text(
+        f"hosts: {{gpu-01: {{address: 127.0.0.1, port: {server.port}, user: root, "
+        f"key: {server.key}, known_hosts: {server.trusted()}}}}}\n"
+    )
+    folder = site / "patches" / "main"
+    folder.mkdir(parents=True)
+    (folder / "notice").write_text("rank-beacon\toverlay\tann@desk\t2999-01-01T00:00:00Z\n")
+    there = from_shell.NOTES.replace("/var/lib/fleetctl", str(site))
+    monkeypatch.setattr(from_shell, "NOTES", there)
+    assert run(["ssh", "gpu-01", "--", "echo out; exit 3"]) == 3
+    said = capfd.readouterr()
+    assert said.out == "out\n"
+    assert "gpu-01/main: patch rank-beacon of ann@desk is applied until 2999" in said.err
