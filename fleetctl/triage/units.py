@@ -93,7 +93,7 @@ def _with_reason(units: list[Unit]) -> list[Unit]:
     """Give a report of a Rust program the line below it: the two are one sentence.
 
     Of a panic the first line says where, only the second says what; py-spy prints the reason below,
-    uv draws it as a tree.
+    uv draws it as a tree, CMake puts it below the place.
     """
     found: list[Unit] = []
     end = -1  # where the text of the last one ends
@@ -119,6 +119,8 @@ def _goes_on(above: str, below: str) -> bool:
     if above.lstrip().startswith("× ") and above.count("\n") < _TREE:
         drawn = below.lstrip().startswith(("├─▶", "╰─▶"))
         return drawn or ("\n" in above and below.startswith("      ") and "[" not in below[:8])
+    if above.endswith("(message):"):
+        return "CMake Error" in above
     return _PANIC.search(above) is not None and not below.startswith("note: ")
 
 
