@@ -16,6 +16,7 @@ import pytest
 from fleetctl.errors import Exit, FleetError
 from fleetctl.model.fleet import Host
 from fleetctl.transport import connect
+from tests.transport.test_contract import spare_shell
 
 Start = Callable[..., Any]
 
@@ -153,6 +154,17 @@ def test_a_line_that_dies_when_a_command_starts_ends_it_at_its_timeout(
         assert times_out(made, "cat >/dev/null; sleep 60", size) in (
             "unreachable-timeout", "command-timeout",
         )  # fmt: skip
+        made.close()
+
+
+def test_a_line_that_dies_while_a_shell_waits_ends_its_command_at_its_timeout(sshd: Start) -> None:
+    server = sshd()
+    with closing(Stalling(server.port, 1 << 30)) as proxy:
+        (server.folder / "known").write_text(f"[127.0.0.1]:{proxy.port} {server.public}\n")
+        made = connect(server.host(port=proxy.port, known_hosts=str(server.folder / "known")))
+        spare_shell(made)
+        proxy.budget = 0
+        assert times_out(made, "cat >/dev/null; sleep 60", 5_000_000) == "command-timeout"
         made.close()
 
 
