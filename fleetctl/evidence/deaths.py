@@ -24,7 +24,8 @@ _PYSPY_THREAD = re.compile(
 NEW_MATTER = re.compile(
     r"Process \S{1,80}:\s*\Z|frame #\d|#\d{1,3} 0x|Exception raised from|terminate called"
     r"|Fatal Python error|Exception ignored in|usage: |\[rank\d|NVRM: |Killed\s*\Z|Aborted"
-    r"|Segmentation fault|slurmstepd|srun: error|={5,} Remote Traceback"
+    r"|Segmentation fault|\[end of output\]|slurmstepd|srun: error|={5,} Remote Traceback"
+    r"|/\S{1,300}\.py:\d{1,6}: \w{0,40}Warning: |\[Gloo\] Rank \d"
     r"|\S{1,80}: line \d{1,6}: {1,4}\d{1,9} (?:Killed|Aborted|Segmentation|Terminated)"
 )
 _SIGNALS = (

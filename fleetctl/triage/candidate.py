@@ -45,14 +45,16 @@ class Candidate:
     fatal: bool = False
     wrapped: bool = False
     request: bool = False
+    survived: bool = False  # the server served on after it
     position: int = 0  # in its chain
     lost: str = ""
     ruled_out: frozenset[str] = frozenset()  # rules of the unit that are for other phases
 
     @property
-    def order(self) -> tuple[int, int, int, int, int]:
+    def order(self) -> tuple[int, int, int, int, int, int]:
         """Sort key: what comes first is nearest to the cause."""
         return (
+            int(self.survived),
             -self.rule.rank,
             -int(self.fatal),
             int(self.wrapped),
@@ -319,6 +321,8 @@ _SAID = {
 
 
 def _why(root: Candidate, other: Candidate) -> str:
+    if other.survived and not root.survived:
+        return "the server served on after it"
     if root.rule.rank != other.rule.rank:
         return f"it is {_SAID[other.rule.strength]}, the root is {_SAID[root.rule.strength]}"
     if root.fatal != other.fatal:

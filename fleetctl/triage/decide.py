@@ -39,6 +39,7 @@ def decide(
         if _only_in(candidate):
             candidates += instead(candidate, known, story)
         _exclude(candidate, story)
+        candidate.survived = _survived(candidate, story)
     root = strongest([c for c in candidates if not c.lost], chains)
     answer = (
         without_root(known, story, timeline, candidates)
@@ -130,6 +131,21 @@ def _exclude(candidate: Candidate, story: Story) -> None:
         candidate.lost = "the server went on after it"
     elif candidate.request and story.dead_after(0):
         candidate.lost = "it belongs to one request"
+
+
+def _survived(candidate: Candidate, story: Story) -> bool:
+    """Return whether the server served on after a line or a request that ends it only at times."""
+    quiet = (
+        candidate.unit.kind == LINE and not candidate.fatal and candidate.rule.crash == "if-dead"
+    )
+    went_on = story.last("alive", "batch") > candidate.unit.index
+    survived = went_on and (quiet or candidate.request)
+    ended = story.of("platform") or (quiet and story.of("dead", "killed", "fatal-head"))
+    if survived and ended:
+        candidate.lost = (
+            candidate.lost or "the server served on after it, and died of something else"
+        )
+    return survived
 
 
 def _same_chain(one: Candidate, other: Candidate) -> bool:
