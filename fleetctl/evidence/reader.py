@@ -22,6 +22,7 @@ _KERNEL = re.compile(
 _MAIN_PID = re.compile(r"(?:Exec)?MainPID=([1-9]\d{0,9})\Z")
 _KERNEL_WORDS = (
     "NVRM:",
+    "amdgpu",
     "oom",
     "Out of memory",
     "Killed process",
