@@ -119,8 +119,8 @@ def _goes_on(above: str, below: str) -> bool:
     if above.lstrip().startswith("× ") and above.count("\n") < _TREE:
         drawn = below.lstrip().startswith(("├─▶", "╰─▶"))
         return drawn or ("\n" in above and below.startswith("      ") and "[" not in below[:8])
-    if above.endswith("(message):"):
-        return "CMake Error" in above
+    if above.endswith("):") and "CMake Error at" in above:
+        return True
     return _PANIC.search(above) is not None and not below.startswith("note: ")
 
 
