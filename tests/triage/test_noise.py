@@ -47,3 +47,25 @@ def test_requests_that_failed_before_a_crash_of_the_server_are_not_its_root(
     case: Case, tmp_path: Path
 ) -> None:
     assert not _wrong(case, _noise("serving") + case.path.read_bytes(), tmp_path)
+
+
+_OF_PEERS = ("peer-lost", "root-not-in-log", "nccl-init", "external-kill")
+_ALONE = ("startup-args", "import")
+
+
+def _of_ranks() -> Iterator[Case]:
+    """Yield the crashes of a rank that its peers would have noticed."""
+    for case in _crashes():
+        want = case.want
+        ranked = any(rank.startswith(("TP", "DP")) for rank in want["root_ranks"])
+        if ranked and want["label"] not in _OF_PEERS and want["phase"] not in _ALONE:
+            yield case
+
+
+@pytest.mark.parametrize("case", [*_of_ranks()], ids=lambda c: c.path.stem)
+def test_ranks_that_only_lost_their_peer_are_not_the_root_before_or_after_it(
+    case: Case, tmp_path: Path
+) -> None:
+    log = case.path.read_bytes()
+    assert not _wrong(case, _noise("victims") + log, tmp_path)
+    assert not _wrong(case, log + b"\n" + _noise("victims"), tmp_path)
