@@ -173,6 +173,8 @@ def _record(number: int, fields: Fields, evidence: Evidence) -> Record | None:
         evidence.truncated += 1  # journalctl writes null for a field it found too long
         return None
     pid = as_text(fields.get("_PID") or fields.get("SYSLOG_PID")) or ""
+    if str(fields.get("level", "")).lower() in ("fatal", "panic"):
+        text = f"level=fatal {text}"
     record = Record(number, text, pid=pid)
     ident = as_text(fields.get("SYSLOG_IDENTIFIER") or fields.get("_COMM")) or ""
     if fields.get("_TRANSPORT") == "kernel" or ident == "kernel":
