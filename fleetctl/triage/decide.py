@@ -10,7 +10,15 @@ from fleetctl.model.triage import Phase, State, Verdict
 from fleetctl.triage import phase as phases
 from fleetctl.triage.answer import Answer
 from fleetctl.triage.calm import host_down, without_root
-from fleetctl.triage.candidate import UNMATCHED, Candidate, board, collect, instead, strongest
+from fleetctl.triage.candidate import (
+    UNMATCHED,
+    Board,
+    Candidate,
+    board,
+    collect,
+    instead,
+    strongest,
+)
 from fleetctl.triage.match import Match
 from fleetctl.triage.story import Story
 from fleetctl.triage.units import EXCEPTION, LINE, Unit
@@ -40,6 +48,7 @@ def decide(
             candidates += instead(candidate, known, story)
         _exclude(candidate, story)
         candidate.survived = _survived(candidate, story)
+    _without_clients(candidates, known)
     root = strongest([c for c in candidates if not c.lost], chains)
     answer = (
         without_root(known, story, timeline, candidates)
@@ -50,6 +59,26 @@ def decide(
         answer = host_down(story, timeline)
     answer.candidates, answer.known, answer.story, answer.chains = candidates, known, story, chains
     return answer
+
+
+def _without_clients(candidates: Sequence[Candidate], known: Board) -> None:
+    """Note on a warm-up request that lost its server that an exception before it had ended that server."""
+    refused = {
+        m.unit.raised.chain
+        for matches in known.by_unit.values()
+        for m in matches
+        if m.rule.id == "warmup-refused" and m.unit.raised is not None
+    }
+    fatal = [
+        c.unit.index
+        for c in candidates
+        if not c.lost and c.fatal and c.unit.raised and c.unit.raised.chain not in refused
+    ]
+    for one in candidates:
+        raised = one.unit.raised
+        late = any(index < one.unit.index for index in fatal)
+        if late and raised is not None and raised.chain in refused:
+            one.lost = one.lost or "the server had failed before that"
 
 
 def _label(candidate: Candidate, phase: Phase) -> str:
