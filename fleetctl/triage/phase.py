@@ -107,7 +107,9 @@ def of_frames(frames: Sequence[Frame]) -> Phase | None:
             return Phase.WEIGHT_LOAD
         if "memory_pool" in frame.module and function in ("__init__", "__post_init__"):
             return Phase.KV_ALLOC
-        if frame.module.endswith("server_args") and function in ("__post_init__", "__init__"):
+        if frame.module.endswith("distributed.parallel_state") and function == "__init__":
+            return Phase.DIST_INIT
+        if frame.module.endswith("server_args") and function != "<module>":
             return Phase.STARTUP_ARGS
         if _SERVING_FUNCTION.match(function):
             return Phase.SERVING
