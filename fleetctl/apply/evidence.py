@@ -22,7 +22,7 @@ from fleetctl.apply.outcome import FAILED, Outcome, State
 from fleetctl.apply.session import Session
 from fleetctl.clock import SystemClock, rfc3339
 from fleetctl.config import places
-from fleetctl.errors import FleetError, RemoteError
+from fleetctl.errors import ConfigError, FleetError, RemoteError
 from fleetctl.model.incident import Occurrence, occurrence_id
 from fleetctl.model.launch import LaunchRecord
 
@@ -40,6 +40,29 @@ def incident_id(host: str, manifest: dict[str, Any]) -> str:
         str(manifest["invocation_id"]),
         str(manifest["service"]),
     )
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Return the manifest of a bundle that is to be recorded, of whatever origin.
+
+    Raises ConfigError ``bad-bundle`` where it does not say which invocation failed, and when.
+    """
+    path = folder / "manifest.json"
+    wanted = ("host", "service", "invocation_id", "created_at")
+    try:
+        said: dict[str, Any] = json.loads(path.read_bytes())
+        whole = all(isinstance(said[name], str) and said[name] for name in wanted)
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        whole = False
+    if not whole:
+        raise ConfigError(
+            "bad-bundle",
+            f"it must say {', '.join(wanted)}; nothing was recorded",
+            where=str(path),
+            hint="without --record triage reads the bundle all the same",
+        )
+    texts = {k: said.get(k) for k in ("boot_id", "launch_id", "failed_at")}
+    return said | {k: v if isinstance(v, str) else None for k, v in texts.items()}
 
 
 def warm_up() -> None:
@@ -253,9 +276,14 @@ def settle(
 def _launch(folder: Path) -> dict[str, Any]:
     try:
         value = json.loads((folder / "launch.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
-    return value if isinstance(value, dict) else {}
+    value = value if isinstance(value, dict) else {}
+    config, changed = value.get("config"), value.get("changed_since_ready")
+    return {
+        "config": config if isinstance(config, dict) else None,
+        "changed_since_ready": [str(c) for c in changed] if isinstance(changed, list) else [],
+    }
 
 
 def launch_body(launch: LaunchRecord, **more: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import typer
 
 from fleetctl.cli import show
 from fleetctl.cli.app import new_app
-from fleetctl.errors import Exit
+from fleetctl.errors import ConfigError, Exit
 
 if TYPE_CHECKING:
     from fleetctl.model.triage import Triage
@@ -52,7 +52,7 @@ def triage(
         bad = found.triage.crash or found.triage.state == "hung"
         code = Exit.NEGATIVE if bad else code
         if record and bad:
-            _record(path, found.triage)
+            unreadable = not _recorded(path, found.triage, as_json=as_json) or unreadable
         if as_json:
             body = found.triage.to_json(path)
             if explain_fingerprint:
@@ -67,19 +67,28 @@ def triage(
     return int(Exit.CONFIG if unreadable else code)
 
 
+def _recorded(path: str, found: Triage, *, as_json: bool) -> bool:
+    """Record a crash and return whether its bundle could be; what triage found is shown all the same."""
+    from fleetctl.cli.app import report
+
+    try:
+        _record(path, found)
+    except ConfigError as error:
+        report(error, as_json=as_json)
+        return False
+    return True
+
+
 def _record(path: str, found: Triage) -> None:
     """Record a bundle under its host and invocation, a bare log under its content."""
-    import json
-
     from fleetctl import __version__
     from fleetctl.apply import evidence
     from fleetctl.clock import SystemClock, rfc3339
     from fleetctl.incidents import intake
     from fleetctl.incidents.store import open_store
 
-    manifest = Path(path) / "manifest.json"
-    if manifest.is_file():
-        said = json.loads(manifest.read_bytes())
+    if (Path(path) / "manifest.json").is_file():
+        said = evidence.read_manifest(Path(path))
         name, _ = evidence.record(str(said["host"]), said, Path(path), found.to_json(path))
     else:
         store = open_store()

@@ -90,7 +90,7 @@ def from_bundle(folder: Path) -> Evidence:
         for k, v in _json(folder / "versions.json").items()
         if isinstance(v, str | int | float)
     }
-    whole.patches = _json(folder / "patches.json")
+    whole.patches = _patches(_json(folder / "patches.json"))
     for name in ("journal.jsonl", "journal.txt", "service.log", "kernel.jsonl", "dmesg.txt"):
         path = _first(folder, name)
         if path is None:
@@ -145,6 +145,29 @@ def _json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError, source.UnreadableError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def _patches(said: dict[str, Any]) -> dict[str, Any]:
+    """Return patches.json without what is not of its form: a bundle may be anybody's."""
+    rows = [
+        p | {"files": [f for f in _list(p.get("files")) if isinstance(f, dict)]}
+        for p in _list(said.get("patches"))
+        if isinstance(p, dict) and isinstance(p.get("name"), str)
+    ]
+    files = said.get("files")
+    entries = files.items() if isinstance(files, dict) else ()
+    kept = {k: e for k, e in entries if isinstance(e, dict) and _are_maps(e.get("line_maps"))}
+    return said | {"patches": rows, "files": kept}
+
+
+def _are_maps(value: Any) -> bool:
+    """Return whether a value is a list of line maps: lists of pairs of numbers."""
+    rows = [row for one in _list(value) for row in (one if isinstance(one, list) else [None])]
+    return all(isinstance(row, list) and list(map(type, row)) == [int, int] for row in rows)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _as_kernel(part: Evidence) -> None:

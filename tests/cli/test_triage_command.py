@@ -146,3 +146,72 @@ def test_lint_shows_what_is_wrong_with_a_rule(
         "no advice",
     ):
         assert part in said
+
+
+_MANIFEST = {
+    "host": "h",
+    "service": "main",
+    "invocation_id": "a1",
+    "created_at": "2026-11-29T13:48:53Z",
+}
+
+
+def _bundle(folder: Path, **files: object) -> Path:
+    folder.mkdir()
+    lines = Path(CRASH).read_text(encoding="utf-8").splitlines()
+    rows = [json.dumps({"MESSAGE": text, "_PID": "7"}) for text in lines]
+    (folder / "journal.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    for name, value in files.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        (folder / f"{name}.json").write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        "", "{", "[1]", "7", "[" * 200_000, "\\ud800", {}, _MANIFEST | {"host": 7}, _MANIFEST | {"invocation_id": None},
+        {k: v for k, v in _MANIFEST.items() if k != "created_at"},
+    ],
+)  # fmt: skip
+def test_a_bundle_that_does_not_say_what_failed_is_triaged_and_not_recorded(
+    manifest: object, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setenv("FLEETCTL_HOME", str(tmp_path / "home"))
+    folder = _bundle(tmp_path / "b", manifest=manifest)
+    code = app.run(["triage", str(folder), "--record", "--json"])
+    said = capsys.readouterr()
+    assert code == 3
+    assert json.loads(said.out)["label"] == "cublas-capture"
+    assert json.loads(said.err)["error"] == "bad-bundle"
+    assert not (tmp_path / "home/incidents.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("patches", "launch"),
+    [
+        ({"patches": 7}, []),
+        ({"patches": [7, {"name": 3}, {}]}, {"config": []}),
+        ({"patches": [{"name": "x", "files": 3, "markers": "a"}], "files": 7}, {"changed_since_ready": 7}),
+        ({"patches": [{"name": "x", "files": [7]}], "files": {"/a.py": 7}}, {"config": {"flags": []}}),
+        ({"patches": [{"name": "x", "files": [{"path": "/a.py"}], "state": "active"}], "files": {"/a.py": {"line_maps": [["a"], 3]}}}, 7),
+        ("[" * 200_000, "[" * 200_000),
+    ],
+)  # fmt: skip
+def test_what_else_a_bundle_says_may_be_of_any_form(
+    patches: object, launch: object, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setenv("FLEETCTL_HOME", str(tmp_path / "home"))
+    frame = str(json.loads(_out(capsys, "triage", CRASH, "--json"))["root"]["frames"][-1]["file"])
+    text = json.dumps(patches).replace("/a.py", frame) if not isinstance(patches, str) else patches
+    folder = _bundle(tmp_path / "b", manifest=_MANIFEST, patches=text, launch=launch)
+    assert app.run(["triage", str(folder), "--record"]) == 1
+    name = capsys.readouterr().err.split()[-1]
+    assert app.run(["incidents", "show", name]) == 0
+    assert app.run(["incidents", "list"]) == 0
+    assert app.run(["rules", "explain", str(folder)]) == 0
+
+
+def _out(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    app.run(list(words))
+    return capsys.readouterr().out
