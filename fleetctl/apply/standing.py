@@ -9,10 +9,9 @@ from typing import Any
 
 from fleetctl.apply import audit, locking
 from fleetctl.apply.deploy import Tell
-from fleetctl.apply.outcome import state_of
 from fleetctl.apply.session import Session
 from fleetctl.apply.wish import token
-from fleetctl.errors import FleetError, RefusedError
+from fleetctl.errors import Exit, FleetError, RefusedError
 from fleetctl.model.facts import FactsRequest, HostFacts
 from fleetctl.model.fleet import Target
 from fleetctl.patching import active
@@ -113,12 +112,12 @@ def status(target: Target, session: Session) -> dict[str, Any]:
 
 
 def unreachable(target: Target, error: FleetError) -> dict[str, Any]:
-    """Return the status line of a host that could not be asked."""
+    """Return the status line of a service of which nothing is known; ``unknown`` where the host was reached."""
     return {
         "schema": STATUS,
         "host": target.host.name,
         "service": target.service.name,
-        "state": state_of(error).value,
+        "state": "unreachable" if error.exit_code == Exit.UNREACHABLE else "unknown",
         "error": error.reference,
         "message": error.message,
     }

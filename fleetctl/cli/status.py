@@ -59,4 +59,6 @@ def status(
     states = {line["state"] for line in lines}
     if states == {"unreachable"}:
         return int(Exit.UNREACHABLE)
+    if states == {"unknown"}:
+        return int(Exit.REMOTE)
     return int(Exit.OK if states <= {"ready"} else Exit.NEGATIVE)

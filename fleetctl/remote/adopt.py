@@ -44,7 +44,7 @@ def look(args: dict[str, Any], _session: Any = None) -> dict[str, Any]:
         name = procs.unit_of(pid)
         return _answer(name, _server(procs._tree(pid)) or pid)
     name = name if "." in name else name + ".service"
-    props = unit.show(name, PROPERTIES)
+    props = unit.must_show(name, PROPERTIES)
     if props.get("LoadState") in (None, "not-found"):
         raise AgentError(
             "no-such-unit", "systemd knows no %s" % name, hint="systemctl list-units --type=service"

@@ -80,7 +80,7 @@ class Run:
     # --- before anything changes ---
 
     def recheck(self) -> None:
-        """Under the lock: what the plan saw must still hold. AgentError: changed-meanwhile."""
+        """Under the lock: what the plan saw must still hold. AgentError: changed-meanwhile, systemd-silent."""
         for step in self.steps:
             if step["do"] not in ("write-file", "remove-file"):
                 continue
@@ -92,7 +92,7 @@ class Run:
                 raise _changed("%s is not what the plan saw" % step["path"])
         expect = self.args.get("expect") or {}
         if "invocation_id" in expect:
-            now = unit.show(self.args["unit"], ("InvocationID",)).get("InvocationID", "")
+            now = unit.must_show(self.args["unit"], ("InvocationID",)).get("InvocationID", "")
             if now != expect["invocation_id"]:
                 raise _changed("%s was restarted by somebody else" % self.args["unit"])
         if "last_launch" in expect:
@@ -166,7 +166,7 @@ class Run:
         paths = [s["path"] for s in self.steps if s["do"] in ("write-file", "remove-file")]
         before = (self.args.get("expect") or {}).get("invocation_id")
         if before is None:
-            before = unit.show(self.args["unit"], ("InvocationID",)).get("InvocationID", "")
+            before = unit.must_show(self.args["unit"], ("InvocationID",)).get("InvocationID", "")
         undo.begin(self.service, self.args["unit"], self.launch["id"], before, paths)
 
     def _do(self, number: int, step: dict[str, Any]) -> dict[str, Any] | None:
@@ -196,7 +196,7 @@ class Run:
         return result
 
     def _launch(self, name: str, restart: bool) -> dict[str, Any]:
-        before = unit.show(name)
+        before = unit.must_show(name)
         old = before.get("InvocationID", "")
         if restart and old and before.get("ActiveState") != "inactive":
             records.ask_stop(name, old, self.reason or "restart for a new launch", self.by)

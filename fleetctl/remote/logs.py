@@ -11,7 +11,7 @@ BATCH = 200
 
 
 def _which(args: dict[str, Any]) -> str:
-    invocation = args.get("invocation") or unit.show(args["unit"], ("InvocationID",)).get(
+    invocation = args.get("invocation") or unit.must_show(args["unit"], ("InvocationID",)).get(
         "InvocationID", ""
     )
     if not invocation:

@@ -35,7 +35,7 @@ def _next(args: dict[str, Any], session: Any) -> dict[str, Any]:
     name, old, limit = args["unit"], args["invocation_id"], args.get("timeout")
     began = down_at = time.monotonic()
     while True:
-        props, now = unit.show(name), time.monotonic()
+        props, now = unit.must_show(name), time.monotonic()
         active = props.get("ActiveState", "inactive")
         invocation = props.get("InvocationID", "")
         if active not in ENDED and not coming(props) and invocation != old:
@@ -56,7 +56,7 @@ def _ended(args: dict[str, Any], _session: Any) -> dict[str, Any]:
     ``by`` is empty for a stop that fleetctl did not make: the journal tells only when.
     """
     stopped = _stopped(args)
-    props = unit.show(args["unit"])
+    props = unit.must_show(args["unit"])
     # systemd 252 leaves the result of the last run in place when it refuses a further start.
     restarts = props.get("Restart", "no") not in ("no", "")
     failed = props.get("ActiveState") == "failed"

@@ -24,9 +24,9 @@ QUICK = 6.0  # seconds for a health check; a deep one takes 1 s when the server 
 
 
 def look(args: dict[str, Any], _session: Any = None) -> dict[str, Any]:
-    """Return state, unit, launch, health, lock and evidence of one service."""
+    """Return state, unit, launch, health, lock and evidence of one service. AgentError: systemd-silent."""
     name, service = args["unit"], args["service"]
-    props = unit.show(name)
+    props = unit.must_show(name)
     seen = facts.unit_facts(name, props)
     invocation = seen["invocation_id"]
     launch = records.last_launch(service)

@@ -77,7 +77,7 @@ def _gpus(wanted: list[int] | None, limit: float) -> list[str]:
 
 def _dirt(args: dict[str, Any]) -> list[str]:
     found = []
-    props = unit.show(args["unit"])
+    props = unit.must_show(args["unit"])
     if props.get("ActiveState") in ("active", "activating", "deactivating"):
         found.append("%s is %s" % (args["unit"], props["ActiveState"]))
     found += [
