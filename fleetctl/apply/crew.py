@@ -21,10 +21,11 @@ T = TypeVar("T")
 R = TypeVar("R")
 WORKERS = 32
 STEP = 0.1  # seconds until Ctrl-C is seen
+ENDS = (signal.SIGINT, signal.SIGTERM)  # Ctrl-C and a kill; a closed terminal comes as one
 
 
 class Crew:
-    """Threads for hosts. Ctrl-C asks each to stop at its next safe point, again gives up, thrice ends all."""
+    """Threads for hosts. Ctrl-C or a kill asks each to stop at its safe point, again gives up, thrice ends all."""
 
     def __init__(self) -> None:
         self.stop = threading.Event()
@@ -110,18 +111,18 @@ class Crew:
 
 @contextlib.contextmanager
 def _pressing(handler: Callable[..., object]) -> Iterator[None]:
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or before in (
-        signal.SIG_IGN,
-        None,
-    ):
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
-    signal.signal(signal.SIGINT, handler)
+    before = {number: signal.getsignal(number) for number in ENDS}
+    mine = {n: old for n, old in before.items() if old not in (signal.SIG_IGN, None)}
+    for number in mine:
+        signal.signal(number, handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, old in mine.items():
+            signal.signal(number, old)
 
 
 @contextlib.contextmanager

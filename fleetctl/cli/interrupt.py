@@ -1,28 +1,43 @@
-"""Ctrl-C that neither falls between the lines of an import nor gets lost."""
+"""Ctrl-C, a kill or a closed terminal: none falls between the lines of an import or gets lost."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from types import FrameType
 from typing import Any
 
 _AGAIN = 0.005  # seconds
+_screens: list[int] = []  # what a closed terminal takes along
 
 
 def guard() -> None:
-    """Let SIGINT raise KeyboardInterrupt, but a moment later where an exception would do harm or be lost.
+    """Let SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt, a moment later where that would harm or be lost.
 
     The import machinery takes the interpreter's import lock in plain lines of Python: an exception between
     them keeps the lock, and each thread that imports something afterwards waits for ever. And where Python
     can raise nothing, in a destructor or the callback of a weak reference, it drops the exception.
-    A SIGINT that is ignored stays ignored.
+    One that is ignored stays ignored, as nohup wants it.
     """
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        return
+    ways = {signal.SIGINT: _interrupt, signal.SIGTERM: _interrupt, signal.SIGHUP: _hung_up}
+    for number, handler in ways.items():
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, handler)
     signal.signal(signal.SIGALRM, _interrupt)
-    signal.signal(signal.SIGINT, _interrupt)
     sys.unraisablehook = _dropped
+    _screens.extend(number for number in (1, 2) if os.isatty(number))
+
+
+def _hung_up(_number: int, _frame: FrameType | None) -> None:
+    """Take it as a kill, with what is still said going nowhere: a fault in writing would cut the end short."""
+    if _screens:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        while _screens:
+            os.dup2(nowhere, _screens.pop())
+        os.close(nowhere)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the shell of that terminal sends its own
+    signal.raise_signal(signal.SIGTERM)
 
 
 def _interrupt(_number: int, frame: FrameType | None) -> None:

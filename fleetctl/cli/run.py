@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -77,7 +76,6 @@ def run(
     load(hosts)
     runner = Runner(job, printer.take if printer else None)
     alone = len(hosts) == 1
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job that is cancelled, say
     try:
         answers = fanout.fan_out(
             hosts, lambda host: runner(host, ask=alone), workers, beat=BEAT_SECONDS

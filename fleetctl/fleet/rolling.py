@@ -12,7 +12,7 @@ from typing import Any, assert_never
 from fleetctl.apply import audit, standing, together
 from fleetctl.apply.crew import Crew
 from fleetctl.apply.deploy import Deployment, Tell
-from fleetctl.apply.outcome import FAILED, Outcome, State
+from fleetctl.apply.outcome import FAILED, Outcome, State, state_of
 from fleetctl.apply.outcome import exit_code as common
 from fleetctl.apply.wish import Wish
 from fleetctl.clock import Clock, SystemClock
@@ -36,6 +36,15 @@ class Road:
     resume: bool = False
     rollback: bool = False  # a host that failed goes back to its last ready revision
     site: Path = Path()
+
+
+@dataclass(frozen=True, slots=True)
+class Ill:
+    """What is wrong with a canary. ``final``: seen once is enough; ``error``: it could not be asked."""
+
+    what: str
+    final: bool = False
+    error: FleetError | None = None
 
 
 @dataclass(slots=True)
@@ -133,9 +142,10 @@ class Roller:
 
     def _batch(self, state: Rollout, names: Sequence[str]) -> Rollout:
         targets = [self._by_name[n] for n in names]
-        drained, faults = self._drain(targets)
+        drained: list[Target] = []
         ends: dict[str, Outcome] = {}
         try:
+            faults = self._drain(targets, drained)
             if not faults:
                 for outcome in together.deploy(
                     targets, self.wish, self.tell, lambda _: True, lambda _: None
@@ -169,12 +179,11 @@ class Roller:
 
     # --- drain ---
 
-    def _drain(self, targets: Sequence[Target]) -> tuple[list[Target], dict[str, FleetError]]:
+    def _drain(self, targets: Sequence[Target], drained: list[Target]) -> dict[str, FleetError]:
+        """Drain each; ``drained`` has those that are, also where this does not come to its end."""
         if not self.road.hooks.drain:
-            return [], {}
-        said = self._hook(self.road.hooks.drain, "drain", [(t, "") for t in targets])
-        drained = [t for t in targets if str(t) not in said]
-        return drained, said
+            return {}
+        return self._hook(self.road.hooks.drain, "drain", [(t, "") for t in targets], drained)
 
     def _undrain(
         self, drained: Sequence[Target], ends: Mapping[str, Outcome]
@@ -184,16 +193,17 @@ class Roller:
             (t, "rolled-back" if str(t) in self.rolled_back else _state_of(ends.get(str(t))))
             for t in drained
         ]
-        return self._hook(self.road.hooks.undrain, "undrain", states)
+        return self._hook(self.road.hooks.undrain, "undrain", states, [])
 
     def _hook(
-        self, command: str, name: str, items: Sequence[tuple[Target, str]]
+        self, command: str, name: str, items: Sequence[tuple[Target, str]], done: list[Target]
     ) -> dict[str, FleetError]:
         def one(item: tuple[Target, str]) -> FleetError | None:
             try:
                 hook.run(command, name, *item)
             except FleetError as error:
                 return error
+            done.append(item[0])
             if command:
                 self._note(name, host=item[0].host.name, service=item[0].service.name)
             return None
@@ -213,28 +223,33 @@ class Roller:
             session = hosts.session(target)
             while self.clock.monotonic() < until:
                 self.clock.sleep(min(LOOK_EVERY, max(0.1, until - self.clock.monotonic())))
-                fault, final = self._look(session, target, invocation)
-                strikes = strikes + 1 if fault else 0
-                if fault and (final or strikes >= STRIKES):
-                    return self._died(name, fault)
+                ill = self._look(session, target, invocation)
+                strikes = strikes + 1 if ill else 0
+                if ill and (ill.final or strikes >= STRIKES):
+                    return self._died(name, ill)
         return ""
 
     @staticmethod
-    def _look(session: Any, target: Target, invocation: str | None) -> tuple[str, bool]:
+    def _look(session: Any, target: Target, invocation: str | None) -> Ill | None:
         try:
             line = standing.status(target, session)
         except FleetError as error:
-            return error.message, False
+            return Ill(error.message, error=error)
         if line["state"] in ("failed", "looping", "stopped", "absent"):
-            return f"it is {line['state']}", True
+            return Ill(f"it is {line['state']}", final=True)
         if invocation and line["unit"]["invocation_id"] != invocation:
-            return "it was restarted", True
-        return ("", False) if line["state"] == "ready" else (f"it is {line['state']}", False)
+            return Ill("it was restarted", final=True)
+        return None if line["state"] == "ready" else Ill(f"it is {line['state']}")
 
-    def _died(self, name: str, fault: str) -> str:
-        """A canary that died in its soak: its end becomes the host's result, with evidence by collect."""
-        before = self.ends[name]
-        after = replace(before, state=State.FAILED_START, error="died-in-soak", phase="serving")
+    def _died(self, name: str, ill: Ill) -> str:
+        """A canary that died in its soak: its end becomes the host's result, with evidence by collect.
+
+        One that does not answer may serve all the same: that is no crash.
+        """
+        before, fault = self.ends[name], ill.what
+        state = State.FAILED_START if ill.error is None else state_of(ill.error)
+        error = "died-in-soak" if ill.error is None else ill.error.reference
+        after = replace(before, state=state, error=error, fault=ill.error, phase="serving")
         after.more = dict(before.more, message=f"ready first, then {fault}")
         if self.road.rollback:
             self._roll_back({name: after})

@@ -39,14 +39,17 @@ def test_the_fault_of_an_early_login_is_told_by_the_first_call() -> None:
     assert caught.value.reference == "no-python"
 
 
-def press() -> None:
-    os.kill(os.getpid(), signal.SIGINT)
+def press(how: signal.Signals = signal.SIGINT) -> None:
+    os.kill(os.getpid(), how)
 
 
-def test_ctrl_c_raises_nothing_between_what_belongs_together_and_stops_the_next_work() -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_raises_nothing_between_what_belongs_together_and_stops_the_next_work(
+    how: signal.Signals,
+) -> None:
     with crew() as hands, hands.patient():
         assert hands.each(len, ["ab"]) == [2]
-        press()
+        press(how)
         assert not hands.stop.is_set(), "nothing waits, nothing was heeded"
         assert hands.each(lambda _: hands.stop.wait(10.0), [None]) == [True]
 

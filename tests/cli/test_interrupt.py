@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -49,16 +55,70 @@ def test_elsewhere_it_comes_at_once() -> None:
     assert python(code) == "['taken']"
 
 
-def test_a_ctrl_c_that_is_ignored_stays_ignored() -> None:
+@pytest.mark.parametrize("kind", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_that_is_ignored_stays_ignored(kind: str) -> None:
     code = """
 import signal
-signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.KIND, signal.SIG_IGN)
 from fleetctl.cli.interrupt import guard
 guard()
-signal.raise_signal(signal.SIGINT)
+signal.raise_signal(signal.KIND)
 print("on")
 """
-    assert python(code) == "on"
+    assert python(code.replace("KIND", kind)) == "on"
+
+
+@pytest.mark.parametrize("kind", ["SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("ignored", ["", "signal.signal(signal.SIGINT, signal.SIG_IGN)"])
+def test_a_kill_and_a_closed_terminal_are_a_ctrl_c_also_of_a_job_in_the_background(
+    kind: str, ignored: str
+) -> None:
+    code = f"""
+import signal
+{ignored}
+from fleetctl.cli.interrupt import guard
+guard()
+try:
+    signal.raise_signal(signal.{kind})
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    assert python(code) == "interrupted"
+
+
+HUNG_UP = """
+import os, signal, sys
+from fleetctl.cli.interrupt import guard
+guard()
+try:
+    signal.pause()
+except KeyboardInterrupt:
+    print("last word", flush=True)  # a fault, where the terminal is gone
+    open(sys.argv[1], "w").write("all that was to be done")
+"""
+
+
+def test_what_is_said_to_a_terminal_that_is_gone_ends_nothing(tmp_path: Path) -> None:
+    mine, theirs = pty.openpty()
+    started = [sys.executable, "-c", HUNG_UP, str(tmp_path / "done")]
+    process = subprocess.Popen(started, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    ready_to_wait(process.pid)
+    os.close(mine)
+    process.send_signal(signal.SIGHUP)  # as its shell does
+    assert process.wait(30) == 0
+    assert (tmp_path / "done").exists()
+
+
+def ready_to_wait(pid: int) -> None:
+    """Wait until a process catches SIGHUP."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        caught = re.search(r"SigCgt:\t(\w+)", Path(f"/proc/{pid}/status").read_text())
+        if caught and int(caught[1], 16) & 1 << signal.SIGHUP - 1:
+            return
+        time.sleep(0.02)
+    raise AssertionError("it does not catch SIGHUP")
 
 
 def test_one_that_python_drops_comes_again() -> None:

@@ -144,7 +144,7 @@ def test_what_is_ready_is_shown_while_a_slow_host_is_awaited(site: Path) -> None
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_ends_what_runs_on_the_hosts(site: Path, how: signal.Signals) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "fleetctl", "run", "@b300", "--",
