@@ -89,6 +89,37 @@ def docker_json(text: str) -> bytes:
     return ("\n".join(rows) + "\n").encode()
 
 
+def fluent_bit(text: str) -> bytes:
+    """A collector of containers' logs: as Docker's files, without the newlines, with the pod's name."""
+    rows = (
+        json.dumps(
+            {
+                "@timestamp": f"2026-11-05T00:00:00.{n:09d}Z",
+                "log": line,
+                "stream": "stderr",
+                "kubernetes": {"pod_name": "sglang-0", "host": "gpu1"},
+            }
+        )
+        for n, line in enumerate(text.split("\n"))
+    )
+    return ("\n".join(rows) + "\n").encode()
+
+
+def nested_json(text: str) -> bytes:
+    """A cloud's log service: the program's fields one level down."""
+    rows = (
+        json.dumps(
+            {
+                "insertId": f"a{n}",
+                "jsonPayload": {"message": line},
+                "timestamp": f"2026-11-05T00:00:00.{n:09d}Z",
+            }
+        )
+        for n, line in enumerate(text.split("\n"))
+    )
+    return ("\n".join(rows) + "\n").encode()
+
+
 def cri_partial(text: str) -> bytes:
     """CRI logs, where the runtime cuts long lines into parts."""
     rows = []
@@ -159,6 +190,8 @@ TEXT_FORMS: dict[str, Callable[[str], bytes]] = {
     "compose": _lines("sglang-1  | {line}"),
     "docker-time": _lines("2026-11-{day}T{clock}.{us}000Z {line}"),
     "docker-json": docker_json,
+    "fluent-bit": fluent_bit,
+    "nested-json": nested_json,
     "cri": cri_partial,
     "kubectl": _lines("[pod/sglang-0/server] {line}"),
     "ray": _lines("(SGLangEngine pid=4242, ip=10.0.0.9) {line}"),
