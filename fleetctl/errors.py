@@ -17,6 +17,7 @@ class Exit(IntEnum):
     REMOTE = 6
     REFUSED = 7
     INTERRUPTED = 130
+    READER_GONE = 141  # as shells tell of a SIGPIPE
 
 
 class FleetError(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import json
@@ -164,23 +165,39 @@ def run(args: list[str] | None = None) -> int:
         return int(error.exit_code)
     except (CtrlCError, KeyboardInterrupt):
         return _interrupted(as_json="--json" in argv)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return int(Exit.OK)
+    except SystemExit as leaving:  # Typer's own answer to a broken pipe
+        if leaving.code != 1:
+            raise
+        return _reader_gone()
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            return _unexpected(error)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in its buffer would fail again
-        report(_no_space(error), as_json="--json" in argv)
-        return int(Exit.NEGATIVE)
+        return of_os_error(error, as_json="--json" in argv)
     except Exception as error:
         if hasattr(error, "exit_code") and hasattr(error, "show"):  # Typer's own usage errors
             error.show()
             return int(error.exit_code)
         if type(error).__name__ == "Abort":
             return _interrupted(as_json="--json" in argv)
-        return _unexpected(error)
+        return _unexpected(error, as_json="--json" in argv)
     return outcome if isinstance(outcome, int) else int(Exit.OK)
+
+
+def of_os_error(error: OSError, *, as_json: bool) -> int:
+    """Tell a person what this machine refused, and return the exit code."""
+    if error.errno == errno.EPIPE:
+        return _reader_gone()
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if full:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in its buffer would fail again
+    fault = _no_space(error) if full else _unwritable(error)
+    if fault is None:
+        return _unexpected(error, as_json=as_json)
+    report(fault, as_json=as_json)
+    return int(fault.exit_code)
+
+
+def _reader_gone() -> int:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in its buffer would fail again
+    return int(Exit.READER_GONE)
 
 
 def _interrupted(*, as_json: bool) -> int:
@@ -214,22 +231,38 @@ def _no_space(error: OSError) -> FleetError:
     )  # fmt: skip
 
 
-def _unexpected(error: Exception) -> int:
+def _unwritable(error: OSError) -> FleetError | None:
+    """Return the fault of a state or cache folder that cannot be used, None for any other error."""
+    from pathlib import Path
+
+    from fleetctl.config import places
+    from fleetctl.errors import ConfigError
+
+    place = Path(str(error.filename or ""))
+    for folder, name in ((places.home(), "FLEETCTL_HOME"), (places.cache(), "XDG_CACHE_HOME")):
+        inside = folder in place.parents and error.errno != errno.ENOENT
+        if place.is_absolute() and (inside or place in (folder, *folder.parents)):
+            return ConfigError(
+                "unwritable", error.strerror or str(error), where=str(place),
+                hint=f"fleetctl keeps its own files there; {name} names another place",
+            )  # fmt: skip
+    return None
+
+
+def _unexpected(error: Exception, *, as_json: bool) -> int:
     """Keep the traceback in a file and say where; a tired person gets one line."""
     if os.environ.get("FLEETCTL_DEBUG"):
         raise error
     import tempfile
     import traceback
 
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="fleetctl-fault-", suffix=".txt", delete=False, encoding="utf-8"
-    ) as file:
-        traceback.print_exception(error, file=file)
-    show.fault(
-        FleetError(
-            "internal-fault",
-            f"{type(error).__name__}: {error}",
-            hint=f"this is a bug of fleetctl; details are in {file.name}",
-        )
-    )
+    details = "FLEETCTL_DEBUG=1 shows the details"
+    with contextlib.suppress(OSError):  # a machine without a place for them still gets the line
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="fleetctl-fault-", suffix=".txt", delete=False, encoding="utf-8"
+        ) as file:
+            traceback.print_exception(error, file=file)
+        details = f"details are in {file.name}"
+    message, hint = f"{type(error).__name__}: {error}", f"this is a bug of fleetctl; {details}"
+    report(FleetError("internal-fault", message, hint=hint), as_json=as_json)
     return int(Exit.NEGATIVE)
