@@ -25,7 +25,7 @@ ENDS = (signal.SIGINT, signal.SIGTERM)  # Ctrl-C and a kill; a closed terminal c
 
 
 class Crew:
-    """Threads for hosts. Ctrl-C or a kill asks each to stop at its safe point, again gives up, thrice ends all."""
+    """Threads for hosts. Ctrl-C or a kill stops each at a safe point, again gives up, a third ends all."""
 
     def __init__(self) -> None:
         self.stop = threading.Event()
