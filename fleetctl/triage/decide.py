@@ -48,6 +48,9 @@ def decide(
             candidates += instead(candidate, known, story)
         _exclude(candidate, story)
         candidate.survived = _survived(candidate, story)
+        joining = _quiet(candidate) and candidate.rule.phase == Phase.DIST_INIT.value
+        if joining and timeline.joined_after(candidate.unit.index):
+            candidate.lost = candidate.lost or "the ranks found each other after it"
     _without_clients(candidates, known)
     root = strongest([c for c in candidates if not c.lost], chains)
     answer = (
@@ -162,11 +165,15 @@ def _exclude(candidate: Candidate, story: Story) -> None:
         candidate.lost = "it belongs to one request"
 
 
+def _quiet(candidate: Candidate) -> bool:
+    """Return whether a candidate is a line of a fault that ends the server only at times."""
+    of_line = candidate.unit.kind == LINE and not candidate.fatal
+    return of_line and candidate.rule.crash == "if-dead"
+
+
 def _survived(candidate: Candidate, story: Story) -> bool:
     """Return whether the server served on after a line or a request that ends it only at times."""
-    quiet = (
-        candidate.unit.kind == LINE and not candidate.fatal and candidate.rule.crash == "if-dead"
-    )
+    quiet = _quiet(candidate)
     went_on = story.last("alive", "batch") > candidate.unit.index
     survived = went_on and (quiet or candidate.request)
     ended = story.of("platform") or (quiet and story.of("dead", "killed", "fatal-head"))

@@ -83,6 +83,7 @@ _MORE = tuple(
 
 _CALLED_BY_A_BODY = 4
 _ENTRIES = ("launch_server", "launch_router", "api_server", "__main__", "cli.main")
+_AFTER_JOINING = (Phase.WEIGHT_LOAD, Phase.KV_ALLOC, Phase.GRAPH_CAPTURE, Phase.SERVING)
 _WORKER_PHASES = (Phase.WEIGHT_LOAD, Phase.KV_ALLOC, Phase.GRAPH_CAPTURE)
 
 
@@ -191,6 +192,10 @@ class Timeline:
         if any_rank in (Phase.WARMUP, Phase.SERVING, Phase.SHUTDOWN):
             return any_rank
         return own or any_rank
+
+    def joined_after(self, index: int) -> bool:
+        """Return whether the launch went on, after a place, to what only ranks do that had found each other."""
+        return any(mark > index and phase in _AFTER_JOINING for mark, _, phase in self._marks)
 
     @property
     def last(self) -> Phase | None:
