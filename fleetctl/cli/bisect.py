@@ -79,10 +79,10 @@ def show_(
 
     state = store.fetch(bisect, host) if host else store.load(bisect)
     if html is not None:
+        from fleetctl.config.write import write_text_as_is
         from fleetctl.report import bisect_page
 
-        html.write_text(bisect_page.html(state), encoding="utf-8")
-        show.note(f"wrote {html}")
+        show.note(f"wrote {write_text_as_is(html, bisect_page.html(state))}")
     if as_json:
         show.json_line(state.to_json())
     else:

@@ -9,7 +9,7 @@ import typer
 
 from fleetctl.cli import rule_sets, show
 from fleetctl.cli.app import new_app
-from fleetctl.errors import Exit, UsageError
+from fleetctl.errors import ConfigError, Exit, UsageError
 
 if TYPE_CHECKING:
     from fleetctl.triage.engine import Explained
@@ -103,7 +103,7 @@ def explain(
     try:
         found = explain_path(path, Context(rules=rule_sets.chosen(rules)))
     except UnreadableError as error:
-        raise UsageError("unreadable", str(error), where=path) from error
+        raise ConfigError("unreadable", str(error), where=path) from error
     rows = _rows(found)
     for row in rows:
         if as_json:
@@ -133,16 +133,17 @@ def new(
     label: Annotated[str, typer.Option(help="The label (default: what triage says now).")] = "",
 ) -> None:
     """Write a rule that matches an incident's root, with the root's lines as its first case."""
+    from fleetctl.config.write import write_text_as_is
     from fleetctl.triage import drafts
 
     found = _explained(source)
     draft = drafts.draft(name, found, label or found.triage.label)
-    for path, text in draft.files(folder).items():
-        if path.exists():
-            raise UsageError("exists", "is there already; nothing was written", where=str(path))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        show.out(str(path))
+    files = draft.files(folder)
+    there = next((path for path in files if path.exists()), None)
+    if there is not None:
+        raise UsageError("exists", "is there already; nothing was written", where=str(there))
+    for path, text in files.items():
+        show.out(str(write_text_as_is(path, text)))
     todo = f"narrow the expression, add a {name}/*.not.log"
     show.note(f"now {todo}, and run: fleetctl rules test {folder.parent}")
 
@@ -168,7 +169,7 @@ def _explained(source: str) -> Explained:
     try:
         return explain_path(path)
     except UnreadableError as error:
-        raise UsageError("unreadable", str(error), where=path) from error
+        raise ConfigError("unreadable", str(error), where=path) from error
 
 
 def _rows(found: Explained) -> list[dict[str, object]]:
@@ -200,9 +201,7 @@ def _rows(found: Explained) -> list[dict[str, object]]:
 
 def _folder(folder: Path | None) -> Path:
     if folder is not None:
-        if not folder.is_dir():
-            raise UsageError("no-such-rules", "is no folder of rule packs", where=str(folder))
-        return folder
+        return rule_sets.named(folder)
     from importlib.resources import files
 
     return Path(str(files("fleetctl.triage"))) / "rules"

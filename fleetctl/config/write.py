@@ -108,12 +108,23 @@ def write_text(path: Path, text: str) -> Path:
 
 def write_text_as_is(path: Path, text: str, mode: int = 0o644) -> Path:
     """Write a file on this machine atomically and return its path. Raises ConfigError ``unwritable``."""
+    return write_bytes(path, text.encode(), mode)
+
+
+def write_bytes(path: Path, data: bytes, mode: int = 0o644) -> Path:
+    """Write a file on this machine atomically and return its path. Raises ConfigError ``unwritable``.
+
+    What is there and no file (a pipe, ``/dev/stdout``) is written to as it is.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+            return path
         with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
+            dir=path.parent, prefix=f".{path.name[:100]}.", delete=False
         ) as file:
-            file.write(text)
+            file.write(data)
         Path(file.name).chmod(mode)
         Path(file.name).replace(path)
     except OSError as error:

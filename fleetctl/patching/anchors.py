@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fleetctl.config.write import write_bytes
 from fleetctl.patching import snippets
 from fleetctl.patching.model import Patch
 from fleetctl.remote import patch_files
@@ -90,7 +91,7 @@ def write(
 ) -> list[Path]:
     """Write the patched files of a version below a folder and return them, for a container's mounts.
 
-    Raises ConfigError where a place cannot be built.
+    Raises ConfigError where a place cannot be built, or a file not be written.
     """
     rendered = snippets.render(patch, version, given).to_json()
     found = patch_files.locate(tree, rendered)
@@ -100,8 +101,5 @@ def write(
             built = patch_files.build(data, [found.work(path, rendered)])
         except InstrumentError as error:
             raise snippets.as_fault(error, path) from error
-        target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(built.data)
-        written.append(target)
+        written.append(write_bytes(folder / path, built.data))
     return written

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fleetctl.config.write import write_text_as_is
 from fleetctl.errors import ConfigError
 from fleetctl.patching.model import NAME
 from fleetctl.patching.schema import TargetEntry
@@ -48,7 +49,10 @@ if _fc_count[0] < {{{{ limit }}}}:
 
 
 def write(folder: Path, name: str, symbol: str, sglang: str) -> list[Path]:
-    """Write a new patch's folder and return its files. Raises ConfigError: wrong-name, patch-exists."""
+    """Write a new patch's folder and return its files.
+
+    Raises ConfigError: wrong-name, wrong-symbol, patch-exists, unwritable.
+    """
     if not NAME.match(name):
         raise ConfigError("wrong-name", f"{name!r}: a-z, 0-9 and dashes are wanted, at most 63")
     try:
@@ -61,11 +65,8 @@ def write(folder: Path, name: str, symbol: str, sglang: str) -> list[Path]:
     target = folder / name
     if target.exists():
         raise ConfigError("patch-exists", f"{target} is there already")
-    target.mkdir(parents=True)
     files = {
         "patch.toml": TOML.format(name=name, symbol=symbol, sglang=sglang),
         "block.py.j2": BLOCK.format(ident=name.replace("-", "_")),
     }
-    for file, text in files.items():
-        (target / file).write_text(text, encoding="utf-8")
-    return [target / file for file in files]
+    return [write_text_as_is(target / file, text) for file, text in files.items()]

@@ -7,11 +7,12 @@ import re
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 from fleetctl.config import places
-from fleetctl.errors import RemoteError, UsageError
+from fleetctl.errors import ConfigError, RemoteError, UsageError
 from fleetctl.remote.source_tree import WheelTree
 
 _THERE = re.compile(r"\(from versions: ([^)]*)\)")
@@ -32,13 +33,18 @@ def _quiet(_: str) -> None:
 def tree(version: str, say: Callable[[str], None] = _quiet) -> WheelTree:
     """Return the sources of one version; fetches the wheel (2 to 40 MB) when it is not cached.
 
-    Raises UsageError ``wrong-version``, RemoteError ``no-wheel``.
+    Raises UsageError ``wrong-version``, RemoteError ``no-wheel``, ConfigError ``unwritable`` and ``bad-wheel``.
     """
     path = cached(version)
     if path is None:
         say(f"fetching the wheel of sglang {version} (2 to 40 MB, once)")
         path = fetch(version)
-    return WheelTree(str(path))
+    try:
+        return WheelTree(str(path))
+    except (zipfile.BadZipFile, OSError) as error:
+        raise ConfigError(
+            "bad-wheel", str(error), where=str(path), hint="delete it: it is then fetched again"
+        ) from error
 
 
 def cached(version: str) -> Path | None:
@@ -64,7 +70,17 @@ def _normal(version: str) -> str:
 def fetch(version: str) -> Path:
     """Download the wheel with pip, without its dependencies, and move it into the cache."""
     wanted = _normal(version)
-    folder().mkdir(parents=True, exist_ok=True)
+    try:
+        folder().mkdir(parents=True, exist_ok=True)
+        return _fetched(wanted)
+    except OSError as error:
+        raise ConfigError(
+            "unwritable", error.strerror or str(error), where=str(folder()),
+            hint="wheels are kept there; XDG_CACHE_HOME names another place",
+        ) from error  # fmt: skip
+
+
+def _fetched(wanted: str) -> Path:
     said = ""
     with tempfile.TemporaryDirectory(dir=folder(), prefix=".fetch-") as temporary:
         for extra in [[], *(_for(platform, python) for platform, python in ELSEWHERE)]:

@@ -215,3 +215,41 @@ def test_what_else_a_bundle_says_may_be_of_any_form(
 def _out(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     app.run(list(words))
     return capsys.readouterr().out
+
+
+def test_a_rule_that_cannot_be_written_is_no_bug_and_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["rules", "new", "our-bug", "--from", str(OPEN / "126.log")]
+    (tmp_path / "file").touch()
+    for into in (tmp_path / "file", Path("/proc/no-such")):
+        assert app.run([*words, "--into", str(into)]) == 3
+        assert capsys.readouterr().err.startswith("error[unwritable]: ")
+    (tmp_path / "pack/our-bug").mkdir(parents=True)
+    (tmp_path / "pack/our-bug/first.log").touch()
+    assert app.run([*words, "--into", str(tmp_path / "pack")]) == 2
+    assert "nothing was written" in capsys.readouterr().err
+    assert not (tmp_path / "pack/our-bug.toml").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["lint"], ["test"], ["list", "--rules"], ["explain", CRASH, "--rules"], ["triage", CRASH, "--rules"]],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["none", "empty", "file"])
+def test_a_folder_without_rules_is_told_and_not_passed_over(
+    words: list[str], name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    words = words if words[0] == "triage" else ["rules", *words]
+    assert app.run([*words, str(tmp_path / name)]) == 3
+    assert capsys.readouterr().err.startswith("error[no-such-rules]: ")
+
+
+@pytest.mark.parametrize("words", [["rules", "explain"], ["triage"]])
+def test_a_log_that_is_not_there_has_one_exit_code_everywhere(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert app.run([*words, "/no/such.log"]) == 3
+    assert capsys.readouterr().err.startswith("error[unreadable]: ")

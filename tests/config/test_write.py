@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from fleetctl.config import write
 from fleetctl.config.names import profile_names, selectors
 from fleetctl.config.site import load_site
 from fleetctl.config.ssh_import import aliases, write_inventory
@@ -157,3 +159,15 @@ def test_names_for_completion_need_no_valid_inventory(
     assert selectors() == []
     monkeypatch.setenv("FLEETCTL_SITE", str(root / "nowhere"))
     assert selectors() == profile_names() == []
+
+
+def test_what_is_there_and_no_file_is_written_to_as_it_is(tmp_path: Path) -> None:
+    assert write.write_text_as_is(Path(os.devnull), "x") == Path(os.devnull)
+    assert not Path(os.devnull).is_file()
+    (tmp_path / "file").write_text("old")
+    write.write_bytes(tmp_path / "file", b"\xff")
+    assert (tmp_path / "file").read_bytes() == b"\xff"
+    for place in (tmp_path / "file/below", tmp_path, Path("/proc/no-such/x")):
+        with pytest.raises(ConfigError, match="director|exists"):
+            write.write_bytes(place, b"x")
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]

@@ -217,3 +217,23 @@ def test_what_asks_no_host_says_nothing_of_patches(
     assert run("push", "none-in-foreach-copy", "here")[0] == 0
     assert app.run(["audit"]) == 0
     assert NOTE not in capsys.readouterr().err
+
+
+def test_what_cannot_be_written_is_no_bug_of_ours(
+    run: Run, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (site / "patches").touch()
+    code, _, err = run("new", "mine", "--symbol", "sglang.srt.x:f")
+    assert (code, err.split(":")[0]) == (3, "error[unwritable]")
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache/fleetctl").touch()
+    code, _, err = run("check", "rank-beacon", "--sglang", "0.5.99")
+    assert (code, "error[unwritable]" in err, "XDG_CACHE_HOME" in err) == (3, True, True)
+
+
+def test_a_wheel_that_is_none_is_named(run: Run, tmp_path: Path) -> None:
+    wheel = tmp_path / "cache/fleetctl/wheels/sglang-0.5.99-py3-none-any.whl"
+    wheel.parent.mkdir(parents=True)
+    wheel.write_bytes(b"PK half of it")
+    code, _, err = run("check", "rank-beacon", "--sglang", "0.5.99")
+    assert (code, err.startswith(f"error[bad-wheel]: {wheel}")) == (3, True)
