@@ -295,7 +295,10 @@ def _kind(schema: Schema) -> str:
 @app.command()
 def effect(
     host: Annotated[str, typer.Argument(metavar="HOST[/SERVICE]", autocompletion=complete.hosts)],
-    sets: Annotated[list[str], typer.Argument(metavar="FLAG[=VALUE]...", help="-FLAG takes one away.")],
+    sets: Annotated[list[str] | None, typer.Argument(
+        metavar="[FLAG[=VALUE]]...", help="Added or changed; -FLAG, after --, takes one away.")] = None,
+    without: Annotated[list[str] | None, typer.Option(
+        "--unset", metavar="FLAG", help="Take a flag away (repeatable).")] = None,
     profile: Annotated[str, typer.Option("--profile", "-p", autocompletion=complete.profiles,
                                          help="On top of this [the last launch].")] = "",
     as_json: Json = False,
@@ -309,11 +312,17 @@ def effect(
     from fleetctl.fleet.flag_effect import effect as ask
 
     given: dict[str, Any] = {}
-    for text in sets:
+    unsets = [name.lstrip("-") for name in without or ()]
+    for text in sets or ():
         name, equals, value = text.partition("=")
-        if not name.startswith("-"):
+        if not name.strip("-"):
+            raise UsageError("bad-flag", f"{text!r}: FLAG=VALUE, FLAG or -FLAG is wanted")
+        if name.startswith("-"):
+            unsets.append(name.lstrip("-"))
+        else:
             given[name] = _value(value_of(value)) if equals else True
-    unsets = [s.lstrip("-") for s in sets if s.startswith("-")]
+    if not given and not unsets:
+        raise UsageError("no-flag", "name a flag to set, or --unset FLAG")
     show.note("importing SGLang there takes 5 to 30 s")
     found = ask(host, given, unsets, load_site().profile(profile) if profile else None)
     if as_json:

@@ -147,7 +147,7 @@ def patches(look: Look) -> Iterator[Finding]:
         state = "is past its time" if late else "is in force"
         state = f"is orphaned: {lost[0]} changed since it was pushed" if lost else state
         message = f"the patch {row['name']} {state}"
-        fix = f"fleetctl patch revert {row['name']}"
+        fix = f"fleetctl patch revert {row['name']} HOST"
         severity = WARNING if late or lost else INFO
         yield Finding("patch-active", severity, message, f"pushed by {row.get('by')}", fix)
 

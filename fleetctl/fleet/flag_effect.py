@@ -65,6 +65,7 @@ def effect(
             profile, against = (base, f"profile {base.name}") if base else _last(agent, target)
             schema = flagsets.of_host(agent, profile.python, profile.env)
             flags = dict(profile.flags)
+            _has(flags, unsets, against)
             changed = {k: v for k, v in flags.items() if k not in unsets} | dict(sets)
             head = ["--model-path", profile.model, "--port", str(target.service.port)]
             cases = [[*head, *flag_words(flags)], [*head, *flag_words(changed)]]
@@ -84,6 +85,15 @@ def effect(
             context=tuple(before["log"][-5:]),
         )
     return _compared(target, schema, against, (set(sets) | set(unsets)), before, after)
+
+
+def _has(flags: Mapping[str, Any], unsets: list[str], against: str) -> None:
+    missing = [name for name in unsets if name not in flags]
+    if missing:
+        raise UsageError(
+            "unset-nothing", f"{against} has no {', '.join(missing)}",
+            hint=f"it has {', '.join(flags) or 'no flags'}",
+        )  # fmt: skip
 
 
 def _last(agent: Agent, target: Target) -> tuple[Profile, str]:

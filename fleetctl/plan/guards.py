@@ -135,7 +135,7 @@ def patched(case: Case) -> Iterator[Refusal]:
         yield case.refusal(
             "patch-active",
             f"active there: {', '.join(extra)}",
-            f"`fleetctl patch revert`, or {KEEP_PATCHES}",
+            f"`fleetctl patch revert {case.facts.host}/{case.facts.service}`, or {KEEP_PATCHES}",
         )
 
 

@@ -199,7 +199,7 @@ def orphaned(service: str, path: str, entry: dict[str, Any]) -> AgentError:
         "orphaned",
         "%s changed since it was patched (was the package upgraded?)" % path,
         where=path,
-        hint="`fleetctl patch revert --leave` forgets the patch and leaves the file as it is",
+        hint="`fleetctl patch revert HOST --leave` forgets the patch and leaves the file as it is",
         context=[
             "--- what the patch did",
             *_diff(pristine, built),

@@ -14,6 +14,7 @@ import pytest
 from fleetctl.cli.app import run
 from fleetctl.config import places
 from fleetctl.engines.sglang import schema
+from fleetctl.errors import UsageError
 
 EXAMPLE = places.packaged("inventories") / "example"
 Capture = pytest.CaptureFixture[str]
@@ -331,3 +332,43 @@ def test_render_lints_against_the_profile_s_own_release(capsys: Capture, monkeyp
     assert "--enable-nvls" in shown.out
     assert "error[unknown-flag]: --set enable-nvls=true" in shown.err
     assert run([*words, "--set", "enable-nvls=true", "--no-lint", "unknown-flag"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "given", "unsets"),
+    [
+        (["ep-size=8", "enable-x"], {"ep-size": "8", "enable-x": True}, []),
+        (["--unset", "tp-size", "--unset", "--dp-size"], {}, ["tp-size", "dp-size"]),
+        (["ep-size=8", "--", "-pp-size"], {"ep-size": "8"}, ["pp-size"]),
+    ],
+)
+def test_effect_takes_flags_away_as_deploy_does(
+    words: list[str], given: dict[str, Any], unsets: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fleetctl.fleet import flag_effect
+
+    asked: list[Any] = []
+
+    def ask(*said: Any) -> None:
+        asked.extend(said)
+        raise UsageError("asked", "")
+
+    monkeypatch.setattr(flag_effect, "effect", ask)
+    assert run(["flags", "effect", "h", *words]) == 2
+    assert asked == ["h", given, unsets, None]
+
+
+@pytest.mark.parametrize("words", [[], ["="], ["=8"], ["--", "-"]])
+def test_effect_of_nothing_asks_no_host(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["flags", "effect", "h", *words]) == 2
+    assert "flag" in capsys.readouterr().err.splitlines()[0]
+
+
+def test_effect_without_a_flag_that_is_not_there_is_refused() -> None:
+    from fleetctl.fleet import flag_effect
+
+    flag_effect._has({"tp-size": "8"}, ["tp-size"], "profile p")
+    with pytest.raises(UsageError, match="profile p has no tp-sise"):
+        flag_effect._has({"tp-size": "8"}, ["tp-size", "tp-sise"], "profile p")

@@ -75,6 +75,7 @@ def test_a_patch_past_its_time_is_a_warning() -> None:
             Look(facts | {"patches": [{"name": "x", "expires_at": until, "by": "ann"}]})
         )
         assert (found.id, str(found.severity)) == ("patch-active", severity)
+        assert found.fix == "fleetctl patch revert x HOST"  # without a host it is refused
 
 
 def test_expectations_of_globs_win_over_the_site() -> None:

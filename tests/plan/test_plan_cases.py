@@ -144,3 +144,10 @@ def test_the_diff_shows_the_launch_and_not_what_any_launch_needs() -> None:
     assert [d.path for d in plan.diffs] == [
         "/etc/fleetctl/main/environment", "/etc/systemd/system/sglang-main.service",
     ]  # fmt: skip
+
+
+def test_the_refusal_for_a_patch_names_the_service_that_has_it() -> None:
+    plan = planned({"facts": {"patches": {"x": "1"}}})
+    [refusal] = [r for r in plan.refusals if r.reference == "patch-active"]
+    facts = plan.host, plan.service
+    assert refusal.hint == f"`fleetctl patch revert {'/'.join(facts)}`, or --keep-patches"
