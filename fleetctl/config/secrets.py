@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import select
 import shlex
 import subprocess
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +16,7 @@ from fleetctl.errors import ConfigError, FleetError
 from fleetctl.model.fleet import Profile, SecretRef
 
 COMMAND_SECONDS = 30.0
+LIMIT = 64 * 1024  # bytes of one secret; a device or a wrong file has no end
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,32 +93,59 @@ def _from_env(name: str) -> str:
 
 def _from_file(path: str) -> str:
     try:
-        return Path(path).expanduser().read_text(encoding="utf-8").rstrip("\r\n")
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not UTF-8 text") from None
+        with Path(path).expanduser().open("rb") as file:
+            return _text(file.read(LIMIT + 1), path).rstrip("\r\n")
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from None
 
 
+def _text(data: bytes, source: str) -> str:
+    if len(data) > LIMIT:
+        raise ValueError(f"{source} gives more than {LIMIT // 1024} KiB")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{source} gives no UTF-8 text") from None
+
+
 def _from_command(command: str) -> str:
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             shlex.split(command),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=COMMAND_SECONDS,
-            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         )
-    except subprocess.TimeoutExpired:
-        raise ValueError(f"`{command}` gave nothing in {COMMAND_SECONDS:g} s") from None
     except OSError as error:
         raise ValueError(f"`{command}`: {error.strerror}") from None
-    if done.returncode:
-        raise ValueError(f"`{command}` ended with status {done.returncode}")
-    try:
-        return done.stdout.decode("utf-8").rstrip("\r\n")
-    except UnicodeDecodeError:
-        raise ValueError(f"`{command}` did not print UTF-8 text") from None
+    except IndexError:
+        raise ValueError("the command is empty") from None
+    with process:
+        try:
+            data = _printed(process, time.monotonic() + COMMAND_SECONDS)
+        except (TimeoutError, subprocess.TimeoutExpired):
+            raise ValueError(f"`{command}` gave nothing in {COMMAND_SECONDS:g} s") from None
+        finally:
+            process.kill()
+    if process.returncode and len(data) <= LIMIT:
+        raise ValueError(f"`{command}` ended with status {process.returncode}")
+    return _text(data, f"`{command}`").rstrip("\r\n")
+
+
+def _printed(process: subprocess.Popen[bytes], deadline: float) -> bytes:
+    """Return what a command prints until its end, or a byte more than a secret may have."""
+    assert process.stdout is not None
+    data = b""
+    while len(data) <= LIMIT:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([process.stdout], [], [], left)[0]:
+            raise TimeoutError
+        piece = os.read(process.stdout.fileno(), LIMIT + 1 - len(data))
+        if not piece:
+            process.wait(max(0.0, deadline - time.monotonic()))
+            break
+        data += piece
+    return data
 
 
 _FETCH: dict[str, Callable[[str], str]] = {

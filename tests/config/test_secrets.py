@@ -36,10 +36,17 @@ def test_the_repr_has_no_value() -> None:
         ("env", "EMPTY", "env EMPTY is empty"),
         ("env", "LINES", "env LINES gives more than one line"),
         ("file", "/nonexistent/f", "/nonexistent/f: No such file or directory"),
-        ("file", "BINARY", "is not UTF-8 text"),
+        ("file", "BINARY", "gives no UTF-8 text"),
+        ("file", "/dev/zero", "/dev/zero gives more than 64 KiB"),
+        ("command", "yes", "`yes` gives more than 64 KiB"),
+        ("command", "cat /dev/zero", "gives more than 64 KiB"),
+        ("command", "", "the command is empty"),
+        ("command", "echo 'open", "No closing quotation"),
+        ("command", "printf 'a\\rb'", "gives more than one line"),
+        ("command", "sh -c 'echo k; exec sleep 5'", "gave nothing in 0.05 s"),
         ("command", "false", "`false` ended with status 1"),
         ("command", "/nonexistent/program", "No such file or directory"),
-        ("command", "printf '\\377'", "did not print UTF-8 text"),
+        ("command", "printf '\\377'", "gives no UTF-8 text"),
         ("command", "sleep 5", "gave nothing in 0.05 s"),
     ],
 )
@@ -48,7 +55,7 @@ def test_a_secret_that_cannot_be_had_says_why(
 ) -> None:
     monkeypatch.setenv("EMPTY", "")
     monkeypatch.setenv("LINES", "a\nb")
-    monkeypatch.setattr(secrets, "COMMAND_SECONDS", 0.05 if value == "sleep 5" else 30.0)
+    monkeypatch.setattr(secrets, "COMMAND_SECONDS", 0.05 if "sleep 5" in value else 30.0)
     if value == "BINARY":
         value = str(tmp_path / "f")
         (tmp_path / "f").write_bytes(b"\xff")
