@@ -9,6 +9,7 @@ import typer
 from fleetctl.cli import app as root
 from fleetctl.cli import complete, options, patch_notes, show
 from fleetctl.cli.app import new_app
+from fleetctl.cli.selectors import Everything, chosen
 from fleetctl.errors import Exit, FleetError
 from fleetctl.model.fleet import Target
 
@@ -26,6 +27,7 @@ def audit(
             autocompletion=complete.hosts,
         ),
     ] = None,
+    everything: Everything = False,
     count: Annotated[int, typer.Option("-n", metavar="N", help="The newest N lines of each.")] = 50,
     as_json: options.JsonLines = False,
 ) -> int:
@@ -35,7 +37,8 @@ def audit(
     from fleetctl.config.site import load_site
     from fleetctl.report import history as report
 
-    targets = load_site().select(hosts) if hosts else []
+    asked = bool(hosts) or everything
+    targets = chosen(load_site(), hosts or [], everything) if asked else []
 
     def one(target: Target) -> list[dict[str, Any]] | FleetError:
         try:
@@ -44,8 +47,8 @@ def audit(
         except FleetError as error:
             return error
 
-    lines = log.local({str(t) for t in targets} if hosts else None, count)
-    codes = set() if hosts else {int(Exit.OK)}
+    lines = log.local({str(t) for t in targets} if asked else None, count)
+    codes = set() if asked else {int(Exit.OK)}
     with together.crew() as hosts_:
         for answer in hosts_.each(one, targets):
             if isinstance(answer, FleetError):
@@ -54,6 +57,8 @@ def audit(
             else:
                 lines += answer
                 codes.add(int(Exit.OK))
+    if not lines and not as_json:
+        show.note("nothing is written down there")
     for line in sorted(lines, key=lambda one: str(one.get("at"))):
         if as_json:
             show.json_line(line)

@@ -9,6 +9,7 @@ import typer
 from fleetctl.cli import app as root
 from fleetctl.cli import options, patch_notes, show
 from fleetctl.cli.app import new_app
+from fleetctl.cli.selectors import Everything, chosen
 from fleetctl.errors import Exit, FleetError, UsageError
 from fleetctl.model.facts import PatchNote
 from fleetctl.model.fleet import Target
@@ -18,7 +19,8 @@ app = new_app()
 
 @app.command()
 def collect(
-    hosts: options.Hosts,
+    hosts: options.Hosts = [],  # noqa: B006  Typer copies it
+    everything: Everything = False,
     since: Annotated[
         str, typer.Option(metavar="TIME", help="How far back: 12h, 2d, or an RFC 3339 time.")
     ] = "7d",
@@ -35,7 +37,7 @@ def collect(
     from fleetctl.clock import SystemClock
     from fleetctl.config.site import load_site
 
-    targets = load_site().select(hosts)
+    targets = chosen(load_site(), hosts, everything)
     start = collecting.since_of(since, SystemClock().now())
     by_host: dict[str, list[Target]] = {}
     for target in targets:

@@ -11,6 +11,7 @@ import typer
 
 from fleetctl.cli import complete, options, overrides, show
 from fleetctl.cli.app import new_app
+from fleetctl.cli.selectors import Everything, chosen, patterns_of
 from fleetctl.errors import Exit, FleetError, UsageError
 
 if TYPE_CHECKING:
@@ -18,16 +19,6 @@ if TYPE_CHECKING:
     from fleetctl.model.fleet import Target
 
 app = new_app()
-
-Hosts = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="HOST…",
-        help="host, host/service, glob, range b300-[01-08], @group.",
-        show_default=False,
-        autocompletion=complete.hosts,
-    ),
-]
 
 
 def _known(patterns: Sequence[str]) -> list[Target]:
@@ -48,7 +39,6 @@ def given(sets: Sequence[str] | None, unsets: Sequence[str] | None) -> tuple[str
 
 @app.command()
 def deploy(
-    hosts: Hosts,
     profile: Annotated[
         str,
         typer.Option(
@@ -59,6 +49,8 @@ def deploy(
             autocompletion=complete.profiles,
         ),
     ],
+    hosts: options.Hosts = [],  # noqa: B006  Typer copies it
+    everything: Everything = False,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="FLAG=VALUE", help="Change a flag for this launch."),
@@ -150,12 +142,13 @@ def deploy(
     from fleetctl.apply.crew import crew
 
     with crew() as hands:
-        hands.reach(_known(hosts))  # a login takes as long as loading and reading what follows
+        # A login takes as long as loading and reading what follows.
+        hands.reach(_known(patterns_of(hosts, everything)))
         from fleetctl.config.site import load_site
         from fleetctl.fleet import rollout
 
         site = load_site()
-        targets = site.select(hosts)
+        targets = chosen(site, hosts, everything)
         changed = site.profile(profile, set_ or (), unset or ())
         rolls = batch is not None or rollback_on_failure
         if any((max_fail, pause, soak, resume, drain_cmd, undrain_cmd)) and batch is None:

@@ -9,6 +9,7 @@ import typer
 from fleetctl.cli import app as root
 from fleetctl.cli import complete, options, patch_notes, show
 from fleetctl.cli.app import new_app
+from fleetctl.cli.selectors import Everything, chosen
 from fleetctl.errors import Exit, FleetError
 from fleetctl.model.fleet import Target
 
@@ -17,7 +18,8 @@ app = new_app()
 
 @app.command()
 def diff(
-    hosts: options.Hosts,
+    hosts: options.Hosts = [],  # noqa: B006  Typer copies it
+    everything: Everything = False,
     profile: Annotated[
         str,
         typer.Option(
@@ -42,7 +44,7 @@ def diff(
     from fleetctl.model.fleet import Profile
 
     site = load_site()
-    targets = site.select(hosts)
+    targets = chosen(site, hosts, everything)
     wanted = site.profile(profile, set_ or (), unset or ()) if profile else Profile("", "")
     secrets, why = within_reach(wanted)
     if why:

@@ -11,7 +11,7 @@ import typer
 from fleetctl.cli import app as root
 from fleetctl.cli import patch_notes, show
 from fleetctl.cli.app import new_app
-from fleetctl.cli.selectors import Everything, Selectors, chosen
+from fleetctl.cli.selectors import Everything, Selectors, patterns_of
 from fleetctl.errors import Exit, FleetError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ Work = Callable[["Session", "Host"], list[dict[str, Any]]]
 @app.command()
 def install(
     what: What,
-    hosts: Selectors,
+    hosts: Selectors = [],  # noqa: B006  Typer copies it
     everything: Everything = False,
     name: Annotated[str, typer.Option(help="Its folder below /opt/sglang [the version].")] = "",
     python: Annotated[str, typer.Option(help="The host's Python that the venv is made of.")] = "",
@@ -59,7 +59,11 @@ def install(
 
 
 @app.command("list")
-def list_(hosts: Selectors, everything: Everything = False, as_json: Json = False) -> int:
+def list_(
+    hosts: Selectors = [],  # noqa: B006  Typer copies it
+    everything: Everything = False,
+    as_json: Json = False,
+) -> int:
     """List the engines of hosts, and which services use them or could be rolled back to them."""
     from fleetctl.fleet import engines
 
@@ -69,7 +73,7 @@ def list_(hosts: Selectors, everything: Everything = False, as_json: Json = Fals
 @app.command()
 def remove(
     name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
-    hosts: Selectors,
+    hosts: Selectors = [],  # noqa: B006  Typer copies it
     everything: Everything = False,
     force: Annotated[
         bool, typer.Option("--force", help="Also one that only kept revisions name.")
@@ -120,17 +124,17 @@ def bundle(
 def _each(hosts: list[str], everything: bool, as_json: bool, work: Work) -> int:
     from fleetctl.apply import together
     from fleetctl.apply.session import NOTING, Session
-    from fleetctl.config.site import load_site
+    from fleetctl.fleet.selection import hosts_of
 
-    found = {t.host.name: t for t in chosen(load_site(), hosts, everything)}
+    found = {host.name: host for host in hosts_of(*patterns_of(hosts, everything))}
     noted: list[tuple[str, tuple[PatchNote, ...]]] = []
 
     def one(name: str) -> int:
-        target = found[name]
+        host = found[name]
         try:
             modules = ("engine", *NOTING)
-            with Session(target.host, stop=hosts_.stop, modules=modules).noting() as session:
-                lines = work(session, target.host)
+            with Session(host, stop=hosts_.stop, modules=modules).noting() as session:
+                lines = work(session, host)
                 noted.extend(session.noted)
         except FleetError as error:
             error.where = error.where or name

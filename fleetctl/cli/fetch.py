@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fleetctl.cli import complete, patch_notes, show
+from fleetctl.cli import patch_notes, show
 from fleetctl.cli.app import new_app
-from fleetctl.errors import FleetError
+from fleetctl.cli.selectors import Everywhere, Selectors, patterns_of
+from fleetctl.errors import FleetError, UsageError
 
 if TYPE_CHECKING:
     from fleetctl.model.facts import PatchNote
@@ -24,14 +25,11 @@ app = new_app()
     "there: secrets in it stay in it. `fleetctl collect` fetches redacted evidence.",
 )
 def fetch(
-    selector: Annotated[
-        str,
-        typer.Argument(
-            autocompletion=complete.hosts,
-            help="Host, glob, range b300-[01-04], @group; several with commas.",
-        ),
-    ],
-    path: Annotated[str, typer.Argument(help="The file there; ~/ is the home there.")],
+    selectors: Selectors = [],  # noqa: B006  Typer copies it
+    path: Annotated[
+        str, typer.Argument(help="The file there; ~/ is the home there.", show_default=False)
+    ] = "",
+    everything: Everywhere = False,
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Where to put it.")] = Path(),
     limit: Annotated[int, typer.Option(metavar="MIB", min=1, help="Cut a file there.")] = 4096,
     connect_timeout: Annotated[
@@ -49,7 +47,9 @@ def fetch(
     from fleetctl.transport import connect, load
     from fleetctl.transport.fetch import fetch_file
 
-    hosts = hosts_of(selector)
+    if not path.strip("/"):
+        raise UsageError("no-path", "no file is named", hint="fleetctl fetch @b300 /var/log/dmesg")
+    hosts = hosts_of(*patterns_of(selectors, everything))
     load(hosts)
     name = Path(path).name
     notes: list[tuple[str, tuple[PatchNote, ...]]] = []

@@ -9,6 +9,7 @@ import typer
 from fleetctl.cli import app as root
 from fleetctl.cli import options, patch_notes, show
 from fleetctl.cli.app import new_app
+from fleetctl.cli.selectors import Everything, chosen
 from fleetctl.errors import Exit, FleetError
 from fleetctl.model.fleet import Target
 
@@ -17,7 +18,8 @@ app = new_app()
 
 @app.command()
 def history(
-    hosts: options.Hosts,
+    hosts: options.Hosts = [],  # noqa: B006  Typer copies it
+    everything: Everything = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON line a revision.")] = False,
 ) -> int:
     """Show the last ten revisions of each service, the newest first: who, what, and what became of it."""
@@ -26,7 +28,7 @@ def history(
     from fleetctl.fleet import rollback
     from fleetctl.report import history as report
 
-    targets = load_site().select(hosts)
+    targets = chosen(load_site(), hosts, everything)
 
     def one(target: Target) -> list[dict[str, Any]] | FleetError:
         try:

@@ -32,13 +32,13 @@ def list_hosts(
 ) -> None:
     """List hosts with their services."""
     from fleetctl.config import places
+    from fleetctl.config.select import select_hosts
     from fleetctl.config.site import load_site
 
     site = load_site()
     if places.only_example():
         show.note("no site is near: this is the packaged example; `fleetctl init` writes yours")
-    picked = {t.host.name for t in site.select(selectors)} if selectors else set(site.hosts)
-    hosts = [h for h in site.hosts.values() if h.name in picked]
+    hosts = select_hosts(site.hosts, selectors or ["--all"])
     if as_json:
         for host in hosts:
             show.json_line(_plain(host))

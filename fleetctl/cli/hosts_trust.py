@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fleetctl.cli import complete, show
+from fleetctl.cli import show
+from fleetctl.cli.selectors import Everywhere, Selectors, patterns_of
 from fleetctl.errors import Exit, FleetError, ManyErrors, RefusedError, UsageError
 
 if TYPE_CHECKING:
     from fleetctl.model.fleet import Host
     from fleetctl.transport.first_contact import Shown
 
+UNASKED = (
+    ": without a terminal nobody is asked; --yes believes what is shown, --fingerprint compares it"
+)
+
 
 def trust(
-    selectors: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="SELECTOR…", autocompletion=complete.hosts, help="Hosts, @groups, globs."
-        ),
-    ],
+    selectors: Selectors = [],  # noqa: B006  Typer copies it
+    everything: Everywhere = False,
     fingerprint: Annotated[
         str,
         typer.Option(metavar="SHA256:…", help="What the one host's key must be; nobody is asked."),
@@ -42,7 +44,7 @@ def trust(
     """
     from fleetctl.fleet.selection import hosts_of
 
-    hosts = hosts_of(*selectors)
+    hosts = hosts_of(*patterns_of(selectors, everything))
     if fingerprint and len(hosts) != 1:
         raise UsageError("one-host", f"--fingerprint is for one host, not {len(hosts)}")
     if as_json and not (yes or fingerprint):
@@ -121,4 +123,4 @@ def _tell(shown: list[Shown], files: dict[str, str], *, as_json: bool) -> None:
         for file in dict.fromkeys(files.values()):
             show.note(f"written to {file}")
     elif any(one.state == "new" for one in shown):
-        show.note("nothing was written")
+        show.note("nothing was written" + ("" if sys.stdin.isatty() else UNASKED))

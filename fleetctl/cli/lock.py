@@ -20,7 +20,11 @@ Work = Callable[[Any, Target], dict[str, Any]]
 
 
 @app.command("status")
-def status(hosts: Selectors, everything: Everything = False, as_json: Json = False) -> int:
+def status(
+    hosts: Selectors = [],  # noqa: B006  Typer copies it
+    everything: Everything = False,
+    as_json: Json = False,
+) -> int:
     """Show who holds the lock of each service. A lock without a heartbeat for 60 s is nobody's."""
     from fleetctl.apply import locking
 
@@ -29,10 +33,10 @@ def status(hosts: Selectors, everything: Everything = False, as_json: Json = Fal
 
 @app.command("break")
 def break_(
-    hosts: Selectors,
     reason: Annotated[
         str, typer.Option(help="Why; kept in the audit log of the host.", show_default=False)
     ],
+    hosts: Selectors = [],  # noqa: B006  Typer copies it
     everything: Everything = False,
     as_json: Json = False,
 ) -> int:

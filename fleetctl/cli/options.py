@@ -10,7 +10,12 @@ from fleetctl.cli import complete
 
 Hosts = Annotated[
     list[str],
-    typer.Argument(metavar="HOST…", show_default=False, autocompletion=complete.hosts),
+    typer.Argument(
+        metavar="[HOST…]",
+        show_default=False,
+        autocompletion=complete.hosts,
+        help="HOST, HOST/SERVICE, a glob, a range as in b300-[01-04], or @GROUP.",
+    ),
 ]
 
 # --- what is asked, and of whom ---

@@ -10,6 +10,7 @@ import typer
 from fleetctl.cli import app as root
 from fleetctl.cli import options, overrides, show
 from fleetctl.cli.app import new_app
+from fleetctl.cli.selectors import Everything, chosen
 from fleetctl.errors import Exit
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ app = new_app()
 
 @app.command()
 def rollback(
-    hosts: options.Hosts,
+    hosts: options.Hosts = [],  # noqa: B006  Typer copies it
+    everything: Everything = False,
     to: Annotated[
         int | None,
         typer.Option(
@@ -52,7 +54,7 @@ def rollback(
     from fleetctl.model.fleet import Profile
 
     site = load_site()
-    targets = site.select(hosts)
+    targets = chosen(site, hosts, everything)
     guards = {"--keep-patches": keep_patches, "--take-over": take_over}
     allowed = [name for name, given in guards.items() if given]
     allowed += [f"--yes-protected={host}" for host in yes_protected or ()]

@@ -7,9 +7,11 @@ import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from fleetctl.cli import complete, patch_notes, show
 from fleetctl.cli.app import new_app
+from fleetctl.cli.selectors import patterns_of
 from fleetctl.errors import Exit, FleetError, UsageError
 
 if TYPE_CHECKING:
@@ -20,21 +22,34 @@ if TYPE_CHECKING:
 app = new_app()
 
 BEAT_SECONDS = 0.2
+BEHIND = "fleetctl.behind"  # how many words stand behind --
+
+
+class _Parted(TyperCommand):
+    """Notes how many words stand behind ``--``, which Click itself forgets."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "--" in args:
+            ctx.meta[BEHIND] = len(args) - args.index("--") - 1
+        return super().parse_args(ctx, args)
 
 
 @app.command(
+    cls=_Parted,
     help="Run a command on hosts, with files put there before: one login and one exec a host.",
     epilog="One word after -- is shell text, several are passed as they are. "
     "Exit code: that of all hosts where they agree (6: the command failed, 4: unreachable), else 1.",
 )
 def run(
+    ctx: typer.Context,
     selector: Annotated[
-        str,
+        str | None,
         typer.Argument(
+            metavar="[SELECTOR]...",
             autocompletion=complete.hosts,
-            help="Host, glob, range b300-[01-04], @group; several with commas.",
+            help="Host, glob, range b300-[01-04], @group; several with commas, or as words before --.",
         ),
-    ],
+    ] = None,
     command: Annotated[
         list[str] | None, typer.Argument(metavar="-- COMMAND…", help="What to run there.")
     ] = None,
@@ -65,11 +80,16 @@ def run(
     from fleetctl.fleet.selection import hosts_of
     from fleetctl.transport import load
 
-    words = [selector, *(command or [])] if everywhere else list(command or [])
+    given = [] if selector is None else [selector, *(command or [])]
+    selectors, words = _split(given, ctx.meta.get(BEHIND), everywhere)
     puts = tuple(parse_put(text) for text in put or [])
-    if not words and not puts:
-        raise UsageError("no-command", "nothing to do", hint=f"fleetctl run {selector} -- uptime")
-    hosts = hosts_of("--all" if everywhere else selector)
+    if not any(word.strip() for word in words) and not puts:
+        raise UsageError(
+            "no-command",
+            "nothing to do",
+            hint=f"fleetctl run {' '.join(selectors) or '@b300'} -- uptime",
+        )
+    hosts = hosts_of(*patterns_of(selectors, everywhere))
     job = Job(command_text(words) if words else ":", puts, timeout, connect_timeout, become)
     printer = _Lines() if stream and not as_json else None
     record(job, hosts)
@@ -86,6 +106,13 @@ def run(
         runner.stop()
         return int(Exit.INTERRUPTED)
     return fanout.common_exit(codes)
+
+
+def _split(words: list[str], behind: int | None, everywhere: bool) -> tuple[list[str], list[str]]:
+    """Return the selectors and the command. Without ``--`` the first word is the selector."""
+    if behind is None:
+        behind = len(words) if everywhere else max(0, len(words) - 1)
+    return words[: len(words) - behind], words[len(words) - behind :]
 
 
 def _show(

@@ -23,6 +23,7 @@ Selectors = Annotated[
     ),
 ]
 Everything = Annotated[bool, typer.Option("--all", help="Every service of every host.")]
+Everywhere = Annotated[bool, typer.Option("--all", help="Every host of the inventory.")]
 
 
 def chosen(site: Site, selectors: list[str], everything: bool) -> list[Target]:

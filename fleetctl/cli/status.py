@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from fleetctl.cli import complete, options, show
+from fleetctl.cli import options, show
 from fleetctl.cli.app import new_app
+from fleetctl.cli.selectors import Everything, chosen
 from fleetctl.errors import Exit, FleetError
 from fleetctl.model.fleet import Target
 
@@ -16,10 +17,8 @@ app = new_app()
 
 @app.command()
 def status(
-    hosts: Annotated[
-        list[str],
-        typer.Argument(metavar="SELECTOR…", show_default=False, autocompletion=complete.hosts),
-    ],
+    hosts: options.Hosts = [],  # noqa: B006  Typer copies it
+    everything: Everything = False,
     as_json: options.JsonEach = False,
     watch: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.0, help="Look again every so many seconds.")
@@ -32,7 +31,7 @@ def status(
     from fleetctl.fleet.fold import ranges
     from fleetctl.report import status as report
 
-    targets = load_site().select(hosts)
+    targets = chosen(load_site(), hosts, everything)
 
     def one(target: Target) -> dict[str, Any]:
         try:

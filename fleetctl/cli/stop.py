@@ -10,6 +10,7 @@ import typer
 from fleetctl.cli import app as root
 from fleetctl.cli import options, show
 from fleetctl.cli.app import new_app
+from fleetctl.cli.selectors import Everything, chosen
 from fleetctl.errors import Exit, FleetError
 from fleetctl.model.fleet import Target
 
@@ -23,7 +24,8 @@ def _tell(target: Target, event: dict[str, Any]) -> None:
 
 @app.command()
 def stop(
-    hosts: options.Hosts,
+    hosts: options.Hosts = [],  # noqa: B006  Typer copies it
+    everything: Everything = False,
     yes: options.Yes = False,
     yes_protected: options.YesProtected = None,
     reason: Annotated[str, typer.Option(help="Why; kept on the host.")] = "",
@@ -38,7 +40,7 @@ def stop(
     from fleetctl.apply import standing, together
     from fleetctl.config.site import load_site
 
-    targets = load_site().select(hosts)
+    targets = chosen(load_site(), hosts, everything)
     allow = {f"--yes-protected={host}" for host in yes_protected or ()}
     for target in targets:
         name = target.host.name

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from fleetctl.cli import options
 from fleetctl.cli.app import new_app
+from fleetctl.cli.selectors import Everything, chosen
 
 app = new_app()
 
 
 @app.command()
 def wait(
-    hosts: options.Hosts,
+    hosts: options.Hosts = [],  # noqa: B006  Typer copies it
+    everything: Everything = False,
     timeout: options.Timeout = None,
     stall: options.Stall = None,
     as_json: options.JsonLines = False,
@@ -24,7 +26,7 @@ def wait(
     from fleetctl.config.site import load_site
     from fleetctl.fleet import node_wait
 
-    targets = load_site().select(hosts)
+    targets = chosen(load_site(), hosts, everything)
     limits = {k: v for k, v in {"timeout": timeout, "quiet": stall}.items() if v is not None}
     view = View(as_json=as_json)
     with together.crew() as hands:

@@ -3,41 +3,73 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from fleetctl.config.nearest import did_you_mean
 from fleetctl.config.ranges import expand, has_range
 from fleetctl.errors import FleetError, UsageError
 from fleetctl.model.fleet import Host, Service, Target
 
+Found = TypeVar("Found")
+
 HINT = "name hosts, @groups or globs, or say --all"
+_COMMA = re.compile(r",(?![^\[]*\])")  # outside brackets
 
 
 def select(hosts: Mapping[str, Host], patterns: Sequence[str]) -> list[Target]:
     """Return the services that the patterns pick, each once, in the order of the inventory.
 
     A host without ``/service`` means its service ``main``, or its only one. ``--all`` means every
-    service of every host. Raises UsageError, or ManyErrors for all unknown names at once.
+    service of every host. Several stand in one pattern, with commas. Raises UsageError, or ManyErrors
+    for all unknown names at once.
     """
-    if not patterns:
-        raise UsageError("no-host", "no host is named", hint=HINT)
-    picked: set[tuple[str, str]] = set()
-    errors: list[FleetError] = []
-    for pattern in patterns:
-        try:
-            picked |= {(t.host.name, t.service.name) for t in _one(hosts, pattern)}
-        except UsageError as error:
-            errors.append(error)
-    if errors:
-        from fleetctl.config.check import raise_all  # pydantic comes with it
-
-        raise_all(errors)
+    found = _each(patterns, lambda pattern: _one(hosts, pattern))
+    picked = {(t.host.name, t.service.name) for t in found}
     return [
         Target(host, service)
         for host in hosts.values()
         for service in host.services
         if (host.name, service.name) in picked
     ]
+
+
+def select_hosts(hosts: Mapping[str, Host], patterns: Sequence[str]) -> list[Host]:
+    """Return the hosts that the patterns pick, each once, in the order of the inventory.
+
+    One that runs no service counts too: a jump host is reached like any other. Raises as ``select``.
+    """
+    found = _each(patterns, lambda pattern: _hosts_of_one(hosts, pattern))
+    picked = {host.name for host in found}
+    return [host for host in hosts.values() if host.name in picked]
+
+
+def _each(patterns: Sequence[str], one: Callable[[str], list[Found]]) -> list[Found]:
+    """Return what all patterns pick; several stand in one word, with commas."""
+    words = [word for text in patterns for word in _COMMA.split(text) if word]
+    if not words:
+        raise UsageError("no-host", "no host is named", hint=HINT)
+    found: list[Found] = []
+    errors: list[FleetError] = []
+    for word in words:
+        try:
+            found += one(word)
+        except UsageError as error:
+            errors.append(error)
+    if errors:
+        from fleetctl.config.check import raise_all  # pydantic comes with it
+
+        raise_all(errors)
+    return found
+
+
+def _hosts_of_one(hosts: Mapping[str, Host], pattern: str) -> list[Host]:
+    if pattern == "--all":
+        return list(hosts.values())
+    if "/" in pattern:
+        return [target.host for target in _one(hosts, pattern)]
+    return _hosts(hosts, pattern)
 
 
 def _one(hosts: Mapping[str, Host], pattern: str) -> list[Target]:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from fleetctl.config import snapshot
-from fleetctl.config.select import select
+from fleetctl.config.select import select_hosts
 from fleetctl.model.fleet import Host
-
-_COMMA = re.compile(r",(?![^\[]*\])")  # outside brackets
 
 
 def hosts_of(*selectors: str) -> list[Host]:
@@ -17,6 +13,4 @@ def hosts_of(*selectors: str) -> list[Host]:
     A selector may hold several, with commas; ``--all`` is every host. Raises UsageError for names
     that are not there, ConfigError for an inventory that is wrong.
     """
-    patterns = [p for text in selectors for p in _COMMA.split(text) if p]
-    targets = select(snapshot.hosts(), patterns)
-    return list({t.host.name: t.host for t in targets}.values())
+    return select_hosts(snapshot.hosts(), selectors)

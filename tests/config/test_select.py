@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+
 import pytest
 
-from fleetctl.config.select import select
+from fleetctl.config.select import select, select_hosts
 from fleetctl.errors import FleetError, ManyErrors
 from fleetctl.model.fleet import Host, Service
 
@@ -65,9 +67,36 @@ def test_a_selector_that_picks_nothing_is_a_usage_error(
     assert caught.value.exit_code == 2
 
 
-def test_no_selector_never_means_all() -> None:
+@pytest.mark.parametrize(
+    ("patterns", "wanted"),
+    [
+        (["bastion"], ["bastion"]),
+        (["@way", "b-01"], ["b-01", "bastion"]),
+        (["b-03"], ["b-03"]),
+        (["b-02/draft"], ["b-02"]),
+        (["b*"], ["b-01", "b-02", "b-03", "bastion"]),
+        (["--all"], ["b-01", "b-02", "b-03", "c-1", "bastion"]),
+        (["c-1,b-[01,03],bastion"], ["b-01", "b-03", "c-1", "bastion"]),
+    ],
+)
+def test_as_a_machine_each_host_counts_whatever_it_serves(
+    patterns: list[str], wanted: list[str]
+) -> None:
+    assert [h.name for h in select_hosts(HOSTS, patterns)] == wanted
+
+
+def test_several_stand_in_one_word_with_commas() -> None:
+    found = [str(t) for t in select(HOSTS, ["c-1,b-[01,02],", "b-02/draft"])]
+    assert found == ["b-01/main", "b-02/main", "b-02/draft", "c-1/only"]
+
+
+@pytest.mark.parametrize("patterns", [[], [""], [","], ["", ",,"]])
+@pytest.mark.parametrize("pick", [select, select_hosts])
+def test_no_selector_never_means_all(
+    pick: Callable[[Mapping[str, Host], Sequence[str]], object], patterns: list[str]
+) -> None:
     with pytest.raises(FleetError) as caught:
-        select(HOSTS, [])
+        pick(HOSTS, patterns)
     assert caught.value.reference == "no-host"
 
 
