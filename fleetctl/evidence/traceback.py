@@ -272,7 +272,10 @@ class Parser:
         ):
             self._close()
             block = self._open()
-        texts, used = messages.read(self._ahead(messages.MOST), message, member=block.member)
+        # What the interpreter ignores at its end has one line; the next is another's.
+        ignored = bool(block.heads) and block.heads[-1].text.startswith("Exception ignored in")
+        rows = self._ahead(1 if ignored else messages.MOST)
+        texts, used = messages.read(rows, message, member=block.member)
         raised = Raised(
             record.line, index, kind, "\n".join(texts), chain=block.chain, link=block.link
         )

@@ -38,6 +38,7 @@ def test_warnings_of_a_start_change_no_answer_before_or_after_a_crash(
     case: Case, tmp_path: Path
 ) -> None:
     log = case.path.read_bytes()
+    assert not _wrong(case, _noise("build") + log, tmp_path)
     assert not _wrong(case, _noise("start") + log, tmp_path)
     assert not _wrong(case, log + b"\n" + _noise("start"), tmp_path)
 
