@@ -34,7 +34,8 @@ _PYSPY = re.compile(
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/")
 _STDLIB = re.compile(r".*/lib/python\d+(?:\.\d+)?/")
 _CHECKOUT = re.compile(
-    r".*?/(?=(?:sglang|sgl_kernel|sgl_jax|flashinfer|deep_gemm|deep_ep|vllm)/(?!python/))"
+    r".*?/(?=(?:sglang|sgl_kernel|sgl_jax|flashinfer|deep_gemm|deep_ep|vllm|vllm_ascend|tilelang|aiter"
+    r"|lmcache|torch_npu)/(?!python/))"
 )
 _GENERATED = re.compile(r".*/(?:torchinductor_[^/]{1,64}|torch_extensions|\.triton|triton)/.*")
 
