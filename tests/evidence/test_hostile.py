@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import hashlib
+import io
 import json
+import lzma
 import time
+import zipfile
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleetctl.evidence import reader, traceback
-from fleetctl.triage import triage_text
+from fleetctl.evidence import reader, source, traceback
+from fleetctl.triage import triage_path, triage_text
 
 PIECES = [
     "Traceback (most recent call last):", '  File "/a/b.py", line 3, in f', "    x = y", "    ^^^^^", "ValueError: x", "",
@@ -41,6 +48,10 @@ def test_any_mixture_of_lines_is_read(rows: list[str]) -> None:
 @given(st.binary(max_size=4096))
 def test_any_bytes_are_triaged(data: bytes) -> None:
     if data[:2] in (b"\x1f\x8b", b"BZ", b"\x28\xb5", b"\xfd7"):
+        return
+    try:
+        source.refuse(data)
+    except source.UnreadableError:
         return
     json.dumps(triage_text(data).to_json())
 
@@ -96,3 +107,48 @@ ValueError: cannot use --api-key prod-secret-1 with token hf_abcdefghijklmnopqrs
     assert "prod-secret-1" not in shown
     assert "hf_abcdefghijklmnopqrstuv" not in shown
     assert "<redacted:" in shown
+
+
+def _zip(name: str, data: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, data)
+    return out.getvalue()
+
+
+NO_LOGS = {
+    "zip": _zip("a.log", b"RuntimeError: x\n"), "zip.gz": gzip.compress(_zip("a.log", b"x")),
+    "7z": b"7z\xbc\xaf\x27\x1c" + bytes(90), "rar": b"Rar!\x1a\x07\x01\x00", "lz4": b"\x04\x22\x4d\x18" + bytes(9),
+    "png": b"\x89PNG\r\n\x1a\n", "jpg": b"\xff\xd8\xff\xe0", "pdf": b"%PDF-1.7\n", "journal": b"LPKSHHRH" + bytes(200),
+    "Z": b"\x1f\x9d\x90",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NO_LOGS)
+@pytest.mark.parametrize("size", [0, 6_000_000])
+def test_what_is_no_log_is_refused_and_never_called_healthy(
+    name: str, size: int, tmp_path: Path
+) -> None:
+    data = NO_LOGS[name] if name.endswith("gz") else NO_LOGS[name] + bytes(size)
+    with pytest.raises(source.UnreadableError, match=r"^is "):
+        triage_text(data)
+    (tmp_path / "x").write_bytes(data)
+    with pytest.raises(source.UnreadableError, match=r"^is "):
+        triage_path(str(tmp_path / "x"))
+
+
+def test_a_log_that_was_packed_twice_is_read() -> None:
+    text = b"RuntimeError: CUDA error: an illegal memory access was encountered\n"
+    plain = triage_text(text)
+    for outer in (gzip.compress, bz2.compress, lzma.compress):
+        for inner in (gzip.compress, bz2.compress, lzma.compress):
+            assert triage_text(outer(inner(text))) == plain
+    assert triage_text(gzip.compress(gzip.compress(gzip.compress(text)))) == plain
+
+
+def test_what_is_left_of_a_log_that_was_packed_twice_and_cut_is_read() -> None:
+    lines = [f"{n} {hashlib.sha256(str(n).encode()).hexdigest()}" for n in range(50_000)]
+    text = "RuntimeError: CUDA out of memory\n" + "\n".join(lines)
+    packed = gzip.compress(gzip.compress(text.encode()))
+    assert triage_text(packed[: len(packed) // 2]).coverage.truncated_lines
+    assert triage_text(gzip.compress(b"\x1f\x8b")).root is None
