@@ -9,6 +9,7 @@ import typer
 
 from fleetctl.cli import complete, options, show
 from fleetctl.cli.app import new_app
+from fleetctl.cli.spans import at_least
 from fleetctl.errors import Exit, RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -111,11 +112,15 @@ def bisect_flags(
     ] = None,
     timeout: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", min=0.0, help="For each launch (default: none)."),
+        typer.Option(
+            metavar="SECONDS", parser=at_least(0.0), help="For each launch (default: none)."
+        ),
     ] = None,
     stall: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", min=0.0, help="No sign of life for that long is a hang."),
+        typer.Option(
+            metavar="SECONDS", parser=at_least(0.0), help="No sign of life for that long is a hang."
+        ),
     ] = None,
     gpu_limit_mib: Annotated[
         float, typer.Option(min=0, help="GPU memory that may be in use between trials.")

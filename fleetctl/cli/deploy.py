@@ -12,6 +12,7 @@ import typer
 from fleetctl.cli import complete, options, overrides, show
 from fleetctl.cli.app import new_app
 from fleetctl.cli.selectors import Everything, chosen, patterns_of
+from fleetctl.cli.spans import at_least
 from fleetctl.errors import Exit, FleetError, UsageError
 
 if TYPE_CHECKING:
@@ -104,11 +105,13 @@ def deploy(
         typer.Option(metavar="N", min=0, help="Go on rolling while no more than N hosts failed."),
     ] = 0,
     pause: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.0, help="Between two batches.")
+        float, typer.Option(metavar="SECONDS", parser=at_least(0.0), help="Between two batches.")
     ] = 0.0,
     soak: Annotated[
         float,
-        typer.Option(metavar="SECONDS", min=0.0, help="The canary must stay ready that long."),
+        typer.Option(
+            metavar="SECONDS", parser=at_least(0.0), help="The canary must stay ready that long."
+        ),
     ] = 0.0,
     resume: Annotated[
         bool,

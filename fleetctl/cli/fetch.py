@@ -10,6 +10,7 @@ import typer
 from fleetctl.cli import patch_notes, show
 from fleetctl.cli.app import new_app
 from fleetctl.cli.selectors import Everywhere, Selectors, patterns_of
+from fleetctl.cli.spans import at_least
 from fleetctl.errors import FleetError, UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +34,10 @@ def fetch(
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Where to put it.")] = Path(),
     limit: Annotated[int, typer.Option(metavar="MIB", min=1, help="Cut a file there.")] = 4096,
     connect_timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="For the way in, login included.")
+        float,
+        typer.Option(
+            metavar="SECONDS", parser=at_least(0.1), help="For the way in, login included."
+        ),
     ] = 10.0,
     workers: Annotated[int, typer.Option(min=1, max=500, help="Hosts at once.")] = 50,
     as_json: Annotated[

@@ -9,6 +9,7 @@ import typer
 
 from fleetctl.cli import show
 from fleetctl.cli.selectors import Everywhere, Selectors, patterns_of
+from fleetctl.cli.spans import at_least
 from fleetctl.errors import Exit, FleetError, ManyErrors, RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ def trust(
         bool, typer.Option("--yes", "-y", help="Believe what is shown, unasked.")
     ] = False,
     connect_timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="For the way to each host.")
+        float,
+        typer.Option(metavar="SECONDS", parser=at_least(0.1), help="For the way to each host."),
     ] = 10.0,
     as_json: Annotated[
         bool, typer.Option("--json", help="A JSON line a host; needs --yes.")

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fleetctl.cli import complete
+from fleetctl.cli.spans import at_least
 
 Hosts = Annotated[
     list[str],
@@ -29,7 +30,12 @@ YesProtected = Annotated[
 ]
 LockWait = Annotated[
     float,
-    typer.Option("--lock-wait", metavar="SECONDS", min=0.0, help="Wait for somebody else's lock."),
+    typer.Option(
+        "--lock-wait",
+        metavar="SECONDS",
+        parser=at_least(0.0),
+        help="Wait for somebody else's lock.",
+    ),
 ]
 BreakLock = Annotated[
     str, typer.Option("--break-lock", metavar="REASON", help="Take the lock from who holds it.")
@@ -55,7 +61,10 @@ TakeOver = Annotated[
 Timeout = Annotated[
     float | None,
     typer.Option(
-        "--timeout", metavar="SECONDS", min=0.0, help="For the whole wait (default: none)."
+        "--timeout",
+        metavar="SECONDS",
+        parser=at_least(0.0),
+        help="For the whole wait (default: none).",
     ),
 ]
 Stall = Annotated[
@@ -63,7 +72,7 @@ Stall = Annotated[
     typer.Option(
         "--stall",
         metavar="SECONDS",
-        min=0.0,
+        parser=at_least(0.0),
         help="No sign of life for that long is a hang (default: 180).",
     ),
 ]

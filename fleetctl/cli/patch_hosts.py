@@ -12,6 +12,7 @@ from fleetctl.cli import complete, patch_text, show
 from fleetctl.cli.options import LockWait
 from fleetctl.cli.patch import Json, Name, Params, app, pairs, site_root
 from fleetctl.cli.selectors import Everything, Selectors, patterns_of
+from fleetctl.cli.spans import at_least
 from fleetctl.errors import Exit, FleetError, RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -254,7 +255,7 @@ def status(
         typer.Option(
             "--wait",
             metavar="SECONDS",
-            min=0.0,
+            parser=at_least(0.0),
             help="Wait that long for every patch to be active.",
         ),
     ] = 0.0,

@@ -11,6 +11,7 @@ import typer
 
 from fleetctl.cli import complete, options, show
 from fleetctl.cli.app import new_app
+from fleetctl.cli.spans import at_least
 from fleetctl.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -62,7 +63,9 @@ def reproduce(
     ] = None,
     timeout: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", min=0.0, help="For each wait (default: none)."),
+        typer.Option(
+            metavar="SECONDS", parser=at_least(0.0), help="For each wait (default: none)."
+        ),
     ] = None,
     no_patches: Annotated[
         bool, typer.Option("--no-patches", help="Without the patches that it had.")

@@ -12,6 +12,7 @@ from typer.core import TyperCommand
 from fleetctl.cli import complete, patch_notes, show
 from fleetctl.cli.app import new_app
 from fleetctl.cli.selectors import patterns_of
+from fleetctl.cli.spans import at_least
 from fleetctl.errors import Exit, FleetError, UsageError
 
 if TYPE_CHECKING:
@@ -61,10 +62,15 @@ def run(
     become: Annotated[bool, typer.Option("--become", help="As root, through sudo -n.")] = False,
     timeout: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", min=0.1, help="End the command after that long [600]."),
+        typer.Option(
+            metavar="SECONDS", parser=at_least(0.1), help="End the command after that long [600]."
+        ),
     ] = None,
     connect_timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="For the way in, login included.")
+        float,
+        typer.Option(
+            metavar="SECONDS", parser=at_least(0.1), help="For the way in, login included."
+        ),
     ] = 10.0,
     workers: Annotated[int, typer.Option(min=1, max=500, help="Hosts at once.")] = 50,
     stream: Annotated[

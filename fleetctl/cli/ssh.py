@@ -11,6 +11,7 @@ import typer
 
 from fleetctl.cli import complete, patch_notes
 from fleetctl.cli.app import new_app
+from fleetctl.cli.spans import at_least
 from fleetctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ def ssh(
         ),
     ] = None,
     connect_timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="For the way in, login included.")
+        float,
+        typer.Option(
+            metavar="SECONDS", parser=at_least(0.1), help="For the way in, login included."
+        ),
     ] = 10.0,
 ) -> int:
     """Open a shell on a host, through jump hosts, keys and agent as the inventory says."""

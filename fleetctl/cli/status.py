@@ -9,6 +9,7 @@ import typer
 from fleetctl.cli import options, show
 from fleetctl.cli.app import new_app
 from fleetctl.cli.selectors import Everything, chosen
+from fleetctl.cli.spans import at_least
 from fleetctl.errors import Exit, FleetError
 from fleetctl.model.fleet import Target
 
@@ -21,7 +22,10 @@ def status(
     everything: Everything = False,
     as_json: options.JsonEach = False,
     watch: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.0, help="Look again every so many seconds.")
+        float,
+        typer.Option(
+            metavar="SECONDS", parser=at_least(0.0), help="Look again every so many seconds."
+        ),
     ] = 0.0,
 ) -> int:
     """Show what each service runs and whether it serves. Exit 0: all are ready."""

@@ -11,6 +11,7 @@ from fleetctl.cli import app as root
 from fleetctl.cli import options, show
 from fleetctl.cli.app import new_app
 from fleetctl.cli.selectors import Everything, chosen
+from fleetctl.cli.spans import at_least
 from fleetctl.errors import Exit, FleetError
 from fleetctl.model.fleet import Target
 
@@ -30,7 +31,8 @@ def stop(
     yes_protected: options.YesProtected = None,
     reason: Annotated[str, typer.Option(help="Why; kept on the host.")] = "",
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.0, help="For running requests to end.")
+        float,
+        typer.Option(metavar="SECONDS", parser=at_least(0.0), help="For running requests to end."),
     ] = 180.0,
     lock_wait: options.LockWait = 0.0,
     break_lock: options.BreakLock = "",

@@ -19,7 +19,8 @@ def timed_out(where: str, seconds: float, step: str) -> UnreachableError:
         "unreachable-timeout",
         f"no answer within {seconds:g} s ({step})",
         where=where,
-        hint="is the host up, and does a firewall drop the packets? a larger --timeout waits longer",
+        hint="is the host up, and does a firewall drop the packets? "
+        "`fleetctl run --connect-timeout` waits longer",
     )
 
 
