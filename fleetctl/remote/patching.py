@@ -153,14 +153,18 @@ def _extend(state: dict[str, Any], record: dict[str, Any], args: dict[str, Any])
     """The same patch again: only its time begins anew, and the drop-in is looked at."""
     for path in record["files"]:
         patch_plan.require_ours(state, path)
-    record["expires_at"] = time.time() + args["expire"]
-    record["at_expiry"] = args.get("at_expiry", "warn")
-    patch_change.move(state, dict(state))
-    return {
-        "changed": False,
-        "files": _shown(state, record),
-        "expires_at": patch_store.stamp(record["expires_at"]),
-    }
+    again = dict(
+        record, expires_at=time.time() + args["expire"], at_expiry=args.get("at_expiry", "warn")
+    )
+    others = [p if p is not record else again for p in state["patches"]]
+    patch_change.move(state, dict(state, patches=others))
+    until = patch_store.stamp(again["expires_at"])
+    patch_store.remember(args["service"], {
+        "event": "renew", "name": record["name"], "digest": record["digest"],
+        "rung": record["rung"], "by": args["lock"]["who"], "why": args["lock"]["why"],
+        "expires_at": until,
+    })  # fmt: skip
+    return {"changed": False, "files": _shown(state, record), "expires_at": until}
 
 
 def _apply(

@@ -67,6 +67,20 @@ def test_without_the_wish_it_only_gets_old(scratch: Scratch, patch: Patch) -> No
     assert [(p["expired"], p["at_expiry"]) for p in scratch.status()] == [(True, "warn")]
 
 
+def test_only_who_wished_it_goes_and_the_first_one_sets_the_timer(
+    scratch: Scratch, patch: Patch
+) -> None:
+    late, soon = catalog.find("kernel-api-log", None), catalog.find("forward-batch-dump", None)
+    scratch.push(patch)
+    scratch.push(late, expire=7200.0, at_expiry=AtExpiry.REVERT)
+    after_one = timer(scratch).read_text()
+    scratch.push(soon, expire=3600.0, at_expiry=AtExpiry.REVERT)
+    assert timer(scratch).read_text() < after_one
+    grow_old(scratch)
+    assert run(scratch).returncode == 0
+    assert [p["name"] for p in scratch.status()] == [patch.name]
+
+
 def test_it_tries_again_while_somebody_holds_the_lock(scratch: Scratch, patch: Patch) -> None:
     scratch.push(patch, at_expiry=AtExpiry.REVERT)
     grow_old(scratch)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib.util
 import json
 import os
 import re
@@ -149,6 +151,33 @@ def test_a_full_disk_in_a_revert_leaves_the_patch_whole(
     assert (sha(scratch.runner), sha(scratch.registry)) == patched
     assert [p["state"] for p in scratch.status()] == ["applied-not-active"]
     scratch.revert()
+    assert instrument.patches_in(scratch.runner.read_bytes()) == []
+
+
+def test_bytecode_of_a_push_that_failed_goes_with_it(
+    scratch: Scratch, verb: Callable[..., Any]
+) -> None:
+    cached = Path(importlib.util.cache_from_source(str(scratch.runner)))
+    cached.parent.mkdir(exist_ok=True)
+    verb("push", "replace", "state.json", f"open({str(cached)!r}, 'w').close(); {DISK_FULL}", 2)
+    assert instrument.patches_in(scratch.runner.read_bytes()) == []
+    assert not cached.exists()
+
+
+def test_variables_of_a_push_that_died_go_with_its_edits(
+    scratch: Scratch, patch: Patch, verb: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rendered = snippets.render(patch, VERSION)
+    given = dataclasses.replace(rendered, environment=(("SGLANG_X", "1"),))
+    monkeypatch.setattr(snippets, "render", lambda *_: given)
+    code, _ = verb("push", "replace", "state.json", KILL_BEFORE, 2)
+    assert code == -signal.SIGKILL
+    assert "SGLANG_X=1" in scratch.drop_in.read_text()
+    shutil.rmtree(scratch.root / "run")
+    reloads = len([x for x in scratch.asked if "daemon-reload" in x])
+    assert scratch.revert()["reverted"] == []
+    assert not scratch.drop_in.exists()
+    assert len([x for x in scratch.asked if "daemon-reload" in x]) == reloads + 1
     assert instrument.patches_in(scratch.runner.read_bytes()) == []
 
 

@@ -20,7 +20,7 @@ from fleetctl.patching.hosts import Wish
 from fleetctl.patching.loader import load
 from fleetctl.patching.model import Patch, Rung
 from fleetctl.patching.ready import Ready
-from fleetctl.remote import instrument
+from fleetctl.remote import instrument, patch_plan
 from fleetctl.transport.local import LocalConnection
 from tests.patching.conftest import VERSION, Scratch, install, sha
 
@@ -77,6 +77,18 @@ class TestOverlay:
         assert second["changed"] is False
         assert second["expires_at"] < first["expires_at"]
         assert len([x for x in scratch.asked if "daemon-reload" in x]) == reloads
+        last = hosts.history(scratch.link.call, scratch.link.target)[-1]
+        assert (last["event"], last["expires_at"]) == ("renew", second["expires_at"])
+        audit = (scratch.root / "var/lib/fleetctl/audit.jsonl").read_text().splitlines()
+        assert [json.loads(x)["do"] for x in audit] == ["patch-push", "patch-renew"]
+
+    def test_a_renewal_that_fails_leaves_the_old_time(self, scratch: Scratch, patch: Patch) -> None:
+        first = scratch.push(patch)
+        scratch.drop_in.unlink()  # so that systemd is asked for
+        (scratch.root / "no-reload").touch()
+        with pytest.raises(RemoteError, match="no reload today"):
+            scratch.push(patch, expire=60.0)
+        assert [p["expires_at"] for p in scratch.status()] == [first["expires_at"]]
 
     def test_a_drop_in_that_somebody_took_away_comes_back(
         self, scratch: Scratch, patch: Patch
@@ -178,6 +190,16 @@ class TestEdit:
         assert scratch.runner.read_bytes() == original
         assert stat.S_IMODE(scratch.runner.stat().st_mode) == 0o640
         assert scratch.leftovers() == []
+
+    def test_extended_attributes_go_with_the_file(self, scratch: Scratch, patch: Patch) -> None:
+        try:
+            os.setxattr(scratch.runner, "user.label", b"x")
+        except OSError:
+            pytest.skip("this file system has no extended attributes")
+        scratch.push(patch, rung=Rung.EDIT)
+        assert os.getxattr(scratch.runner, "user.label") == b"x"
+        scratch.revert()
+        assert os.getxattr(scratch.runner, "user.label") == b"x"
 
     def test_bytecode_of_the_module_goes_with_each_change(
         self, scratch: Scratch, patch: Patch
@@ -514,6 +536,7 @@ def test_the_second_host_of_an_installation_gets_the_bytes(
     ready = Ready(tmp_path / "cache")
     scratch.push(patch, ready=ready)
     first = scratch.look.read_text()
+    laid = next(source for source, over in scratch.binds if over == scratch.runner)
     scratch.revert()
     kept = list((tmp_path / "cache").iterdir())
     assert len(kept) == 1
@@ -523,6 +546,7 @@ def test_the_second_host_of_an_installation_gets_the_bytes(
     scratch.runner.write_text("# mine\n" + scratch.runner.read_text())
     scratch.push(patch, ready=ready)
     assert scratch.look.read_text() != first
+    assert b"# mine\n" in laid.read_bytes()
 
 
 def test_deploys_lock_keeps_a_push_out(scratch: Scratch, patch: Patch) -> None:
@@ -606,3 +630,25 @@ class TestDiffs:
         with pytest.raises(RefusedError) as caught:
             scratch.push(fix, version="0.5.13")
         assert caught.value.reference == "version-not-meant"
+
+
+def test_what_another_host_worked_out_is_for_the_same_python_package_and_patch(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "x.py").write_bytes(b"a = 1\n")
+    ready = {"pristine": sha(tmp_path / "x.py"), "work": {"name": "p"}}
+    given = {"record": "r", "python": "3.11", "digest": "d", "files": {"x.py": ready}}
+    seen = {"record": "r", "python": "3.11"}
+    args = {"prepared": given, "patch": {"digest": "d"}}
+
+    def files(new: dict[str, Any], **other: Any) -> list[str]:
+        return sorted(patch_plan.prepared(new, args | other, seen, str(tmp_path)))
+
+    path = str(tmp_path / "x.py")
+    assert files({"files": {}}) == [path]
+    assert files({"files": {path: {}}}) == []
+    assert files({"files": {}}, patch={"digest": "e"}) == []
+    for key in ("record", "python"):
+        assert files({"files": {}}, prepared=given | {key: "other"}) == []
+    (tmp_path / "x.py").write_bytes(b"a = 2\n")
+    assert files({"files": {}}) == []
