@@ -52,6 +52,10 @@ def ssh(
             "one-host", f"{host} is {len(hosts)} hosts", hint="`fleetctl run` is for many"
         )
     text = command_text(command) if command else None
+    if text is not None and _not_utf_8(text):
+        raise UsageError(
+            "not-utf-8", "the command is not UTF-8", hint="`fleetctl run` takes any bytes"
+        )
     if hosts[0].transport == "local":
         _tell(connect(hosts[0]))
         shell = os.environ.get("SHELL", "/bin/sh")
@@ -73,3 +77,8 @@ def _tell(connection: Connection) -> None:
 
     name = connection.host.name
     patch_notes.tell((f"{name}/{service}", (note,)) for service, note in patches_of(connection))
+
+
+def _not_utf_8(text: str) -> bool:
+    """Return whether a word of the command line had bytes that are no UTF-8."""
+    return any("\udc80" <= char <= "\udcff" for char in text)

@@ -59,7 +59,7 @@ class Session(paramiko.Channel):
         message = self._to_it(paramiko.common.cMSG_CHANNEL_REQUEST)
         message.add_string("exec")
         message.add_boolean(True)
-        message.add_string(self._command)
+        message.add_string(self._command.encode("utf-8", "surrogateescape"))  # as argv came
         with self._wire.together():
             self._wire._send_user_message(message)
             self._feed_it()

@@ -131,7 +131,7 @@ class SshChannel:
     def give(self, command: str, stdin: bytes | None) -> Self:
         """Let a spare shell run a command line, with the input that a new one would get."""
         with self._connection.wire.together():
-            self.send(f"{command}\n".encode() + (stdin or b""))
+            self.send(f"{command}\n".encode("utf-8", "surrogateescape") + (stdin or b""))
             if stdin is not None:
                 self.close_stdin()
         return self

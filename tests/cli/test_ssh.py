@@ -123,3 +123,10 @@ def test_patches_of_the_host_are_said_first_also_where_it_allows_one_session(
     said = capfd.readouterr()
     assert said.out == "out\n"
     assert "gpu-01/main: patch rank-beacon of ann@desk is applied until 2999" in said.err
+
+
+def test_a_command_that_is_no_utf_8_is_refused_by_name(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["ssh", "gpu-01", "--", os.fsdecode(b"echo \xff")]) == 2
+    assert "error[not-utf-8]" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import time
 from collections.abc import Iterator
@@ -145,6 +146,12 @@ def test_reading_a_silent_command_times_out_and_can_go_on(connection: Connection
 def test_shell_quoting_survives(connection: Connection) -> None:
     text = """it's "x" $HOME `id` \\ \n ! é"""
     assert connection.exec(f"printf %s {shlex.quote(text)}").stdout == text.encode()
+
+
+def test_a_command_line_need_not_be_utf_8(connection: Connection) -> None:
+    typed = os.fsdecode(b"printf %s 'caf\xe9 \xc3\xa9'")
+    for _ in range(2):  # a new shell, and one that waits for its command
+        assert connection.exec(typed).stdout == b"caf\xe9 \xc3\xa9"
 
 
 def test_sudo_without_a_password_is_its_own_fault(connection: Connection, tmp_path: Path) -> None:
