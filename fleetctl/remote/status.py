@@ -34,8 +34,11 @@ def look(args: dict[str, Any], _session: Any = None) -> dict[str, Any]:
     health = _health(args, current) if seen["active_state"] == "active" else None
     phase = _phase(invocation) if seen["active_state"] == "active" else None
     kept = spool.bundles(service)
+    # A stop by systemctl is not asked for here; who collects its end finds it out and writes it down.
+    ended = (current or {}).get("outcome") == "stopped"
+    asked = ended or records.asked_stop(invocation) is not None
     return {
-        "state": state_of(props, health, phase, records.asked_stop(invocation) is not None),
+        "state": state_of(props, health, phase, asked),
         "phase": phase,
         "unit": seen,
         "health": health,

@@ -58,3 +58,4 @@ def test_a_service_that_was_stopped_on_purpose_is_said_to_be_so_and_by_whom(
     replay_host.console("systemctl stop sglang-main")
     other = ops.run("wait", "lab-01", "--json")
     assert "not by fleetctl" in other.err, other.err
+    assert json.loads(ops.run("status", "lab-01", "--json").out)["state"] == "stopped"
