@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import json
 import os
 import shlex
 import socket
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from fleetctl.clock import SystemClock, rfc3339
 from fleetctl.config import places
+from fleetctl.errors import FleetError
 
 if TYPE_CHECKING:
     from fleetctl.apply.session import Session
@@ -41,6 +44,18 @@ def write(event: dict[str, Any]) -> None:
     line = json.dumps({"at": rfc3339(SystemClock().now()), "by": who()} | event, sort_keys=True)
     with (folder / "audit.jsonl").open("a", encoding="utf-8") as file:
         file.write(line + "\n")
+
+
+@contextlib.contextmanager
+def change(event: dict[str, Any]) -> Iterator[None]:
+    """Write a change down before it is made, and a second line when a fault kept it from being made."""
+    write(event)
+    try:
+        yield
+    except FleetError as error:
+        kept = {k: event[k] for k in ("host", "service", "launch", "engine") if k in event}
+        write({"do": f"{event['do']} failed", "error": error.reference} | kept)
+        raise
 
 
 def local(targets: set[str] | None, limit: int) -> list[dict[str, Any]]:

@@ -149,10 +149,6 @@ class Deployment:
         steps = prepared.plan.to_json(masked=False)["steps"]
         assert not any(_is_mask(s) for s in prepared.plan.steps), "secrets were not fetched"
         facts = prepared.facts
-        audit.write({
-            "do": "deploy", "host": facts.host, "service": facts.service, "launch": self.launch.id,
-            "summary": prepared.plan.summary(), "reason": self.wish.reason,
-        })  # fmt: skip
         args = {
             "service": facts.service,
             "unit": prepared.plan.unit,
@@ -171,17 +167,23 @@ class Deployment:
             },
         }
         stops = sum(getattr(s, "timeout", 0.0) for s in prepared.plan.steps)
+        with audit.change({
+            "do": "deploy", "host": facts.host, "service": facts.service, "launch": self.launch.id,
+            "summary": prepared.plan.summary(), "reason": self.wish.reason,
+        }):  # fmt: skip
+            return self._send(args, stops + APPLY_MARGIN)
+
+    def _send(self, args: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """Have the plan carried out; return what came of it, also where the connection was lost on the way."""
+        assert self.launch is not None
         try:
-            return self.session.call(
-                "apply.run", args, on_event=self.tell, timeout=stops + APPLY_MARGIN
-            )
+            return self.session.call("apply.run", args, on_event=self.tell, timeout=seconds)
         except (UnreachableError, RemoteError) as error:
             if isinstance(error, RemoteError) and error.reference != "agent-died":
                 raise
             invocation = afterwards.invocation_of(
-                self.session, self.target, self.launch.id, self._lock, error, self.tell,
-                stops + APPLY_MARGIN,
-            )  # fmt: skip
+                self.session, self.target, self.launch.id, self._lock, error, self.tell, seconds
+            )
             return {"invocation_id": invocation}
 
     def _restores(self) -> int | None:

@@ -76,27 +76,28 @@ def stop(
             where=str(target),
             hint="say yes when asked, or give --yes",
         )
-    audit.write({"do": "stop", "host": facts.host, "service": facts.service, "reason": wish.reason})
-    session.call(
-        "apply.run",
-        {
-            "verb": "stop",
-            "service": facts.service,
-            "unit": facts.unit.name,
-            "steps": plan.to_json(masked=False)["steps"],
-            "lock": {
-                "token": token(),
-                "who": audit.who(),
-                "why": "stop",
-                "command": audit.command_line(),
+    told = {"do": "stop", "host": facts.host, "service": facts.service, "reason": wish.reason}
+    with audit.change(told):
+        session.call(
+            "apply.run",
+            {
+                "verb": "stop",
+                "service": facts.service,
+                "unit": facts.unit.name,
+                "steps": plan.to_json(masked=False)["steps"],
+                "lock": {
+                    "token": token(),
+                    "who": audit.who(),
+                    "why": "stop",
+                    "command": audit.command_line(),
+                },
+                "break_lock": wish.break_lock,
+                "reason": wish.reason,
+                "expect": {"invocation_id": facts.unit.invocation_id},
             },
-            "break_lock": wish.break_lock,
-            "reason": wish.reason,
-            "expect": {"invocation_id": facts.unit.invocation_id},
-        },
-        on_event=tell,
-        timeout=wish.timeout + STOP_SECONDS,
-    )
+            on_event=tell,
+            timeout=wish.timeout + STOP_SECONDS,
+        )
     return line | {"state": "stopped", "seconds": round(time.monotonic() - began, 3)}
 
 

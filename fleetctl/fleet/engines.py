@@ -189,10 +189,10 @@ def install(
         "bundle": sent, "python": python, "index": ["--index-url", index] if index else [],
         "bytes": 2 * asked.bundle.stat().st_size if asked.bundle else None, "lock": _lock(asked.name),
     }  # fmt: skip
-    audit.write(
+    with audit.change(
         {"do": "engine-install", "host": host.name, "engine": asked.name, "source": asked.text}
-    )
-    return session.call("engine.install", args, on_event=tell, timeout=INSTALL_SECONDS)
+    ):
+        return session.call("engine.install", args, on_event=tell, timeout=INSTALL_SECONDS)
 
 
 def listed(session: Session) -> list[dict[str, Any]]:
@@ -203,9 +203,9 @@ def listed(session: Session) -> list[dict[str, Any]]:
 
 def remove(session: Session, host: Host, name: str, *, force: bool) -> dict[str, Any]:
     """Remove an engine that nothing uses. Raises FleetError ``engine-in-use``."""
-    audit.write({"do": "engine-remove", "host": host.name, "engine": name})
     args = {"name": name, "force": force, "lock": _lock(name)}
-    return session.call("engine.remove", args, timeout=300.0)
+    with audit.change({"do": "engine-remove", "host": host.name, "engine": name}):
+        return session.call("engine.remove", args, timeout=300.0)
 
 
 def _lock(name: str) -> dict[str, str]:
