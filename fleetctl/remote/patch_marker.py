@@ -12,6 +12,7 @@ from typing import Any, Iterable, Iterator, NamedTuple
 
 LIMIT = 64 * 1024  # bytes of JSON that one line may hold; longer ones are not ours
 LINE = re.compile(r"fleetctl-patch (?P<name>[a-z0-9][a-z0-9-]{0,62}) v1 (?P<body>\{.*\})")
+HEAD = ("event", "pid", "process", "message", "patch")  # of any marker; the rest is a patch's own
 
 
 class Marker(NamedTuple):
@@ -50,3 +51,11 @@ def scan(lines: Iterable[str]) -> Iterator[Marker]:
         found = parse(line, index)
         if found is not None and found.event != "loaded":
             yield found
+
+
+def said(fields: dict[str, Any]) -> str:
+    """Return what a marker says to a person: its message, else its event and the fields of its own."""
+    if fields.get("message"):
+        return str(fields["message"])
+    own = ["%s %s" % (k, v) for k, v in fields.items() if k not in HEAD]
+    return "%s: %s" % (fields.get("event", "printed"), ", ".join(own)[:300] or "no more than that")

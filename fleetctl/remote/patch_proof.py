@@ -213,7 +213,7 @@ def describe(
 def _result(record: dict[str, Any], silent: bool, own: list[patch_marker.Marker]) -> str | None:
     """Return what was found out so far, in words; None when nothing can be said."""
     if own:
-        return redact.redact(str(own[-1].fields.get("message", "it printed %d lines" % len(own))))
+        return redact.redact(patch_marker.said(own[-1].fields))
     return record.get("silent") or "it stayed silent" if silent else None
 
 

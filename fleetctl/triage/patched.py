@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from fleetctl.model.triage import Advice, Frame, Root
-from fleetctl.remote import patch_lines
+from fleetctl.remote import patch_lines, patch_marker
 from fleetctl.remote.patch_marker import Marker
 
 
@@ -34,10 +34,10 @@ def told(patches: Mapping[str, Any]) -> dict[str, Any]:
 
 def findings(captured: Mapping[str, Any]) -> list[str]:
     """Return a line for what each patch found, or for what its silence means; from ``captured``."""
-    last = {m["patch"]: m for m in captured.get("patch_markers") or () if m.get("message")}
-    lines = [f"{name}: {marker['message']}" for name, marker in last.items()]
+    last = {m["patch"]: m for m in captured.get("patch_markers") or ()}
+    lines = [f"{name}: {patch_marker.said(marker)}" for name, marker in last.items()]
     return lines + [
-        f"{one['name']}: silent: {one['result']}"
+        f"{one['name']}: {'' if one.get('markers') else 'silent: '}{one['result']}"
         for one in captured.get("patches") or ()
         if one["name"] not in last and one.get("result")
     ]
