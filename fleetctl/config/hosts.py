@@ -23,6 +23,8 @@ from fleetctl.errors import ConfigError, FleetError
 from fleetctl.model.fleet import Host, Service
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+# A name, an IPv4 or an IPv6 address with its zone; no blank, and no option of another program.
+_ADDRESS = re.compile(r"[\w.:\[][\w.:%\[\]-]*")
 
 
 def read_hosts(document: Document) -> dict[str, Host]:
@@ -132,7 +134,12 @@ class _Reader:
             )
             return ""
 
-        return _PLACEHOLDER.sub(fill, entry.address or named.name)
+        faults = len(self.errors)
+        address = _PLACEHOLDER.sub(fill, entry.address or named.name)
+        if len(self.errors) == faults and not _ADDRESS.fullmatch(address):
+            self._fault("bad-address", f"{address!r}: a name or an address is wanted", key, "address",
+                        hint="the login is `user:`, the port `port:`")  # fmt: skip
+        return address
 
     def _services(
         self, key: str, entries: dict[str, ServiceEntry] | None, count: int

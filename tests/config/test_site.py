@@ -44,3 +44,9 @@ def test_a_broken_profile_harms_no_other(make_site: MakeSite) -> None:
 def test_the_json_schemas_of_the_documentation_are_current(name: str) -> None:
     """`fleetctl schemas --out docs/schemas` writes them anew."""
     assert json.loads((DOCS / f"{name}.schema.json").read_text()) == json_schema(name)
+
+
+@pytest.mark.parametrize("address", ["::1", "fe80::1%eth0", "[::1]", "2001:db8::7", "h_1.example", "b\u00fccher.de", "10.0.0.1"])  # fmt: skip
+def test_an_address_of_any_kind_is_taken(address: str, make_site: MakeSite) -> None:
+    root = make_site({"hosts.yaml": f"hosts: {{a: {{address: {json.dumps(address)}}}}}\n"})
+    assert load_site(root).hosts["a"].address == address
