@@ -6,13 +6,14 @@ that the profile's version has, so that it is silent where the check does not ex
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from fleetctl.engines.sglang.schema import sort_key
 from fleetctl.lint.finding import Finding, Severity
-from fleetctl.lint.sizes import Sizes, sizes_of
+from fleetctl.lint.sizes import Sizes, UnclearError, clear, sizes_of
 from fleetctl.lint.words import Words
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
@@ -23,9 +24,14 @@ class Case:
     """What a rule looks at."""
 
     words: Words
-    sizes: Sizes
+    known: Sizes | None
     gpus: int | None
     multicast: bool | None
+
+    @property
+    def sizes(self) -> Sizes:
+        """Return the parallel sizes. Raises UnclearError: a rule is then silent."""
+        return clear(self.known)
 
     def has(self, spelling: str) -> bool:
         """Return whether the launch has that switch on or that value set."""
@@ -62,11 +68,11 @@ def check(
     """Yield findings about combinations (see ``lint_profile`` for what the arguments mean)."""
     case = Case(words, sizes_of(words), gpus, multicast)
     for identity, severity, function in RULES:
-        said = function(case)
-        if said is not None:
-            flag, message, hint = said
-            where = words.where(words.owner_of(flag)) or words.where("model", "")
-            yield Finding(identity, severity, message, flag=flag, where=where, hint=hint)
+        with contextlib.suppress(UnclearError):
+            if said := function(case):
+                flag, message, hint = said
+                where = words.where(words.owner_of(flag)) or words.where("model", "")
+                yield Finding(identity, severity, message, flag=flag, where=where, hint=hint)
 
 
 # --- sizes ---

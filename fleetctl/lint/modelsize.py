@@ -40,6 +40,8 @@ class ModelFacts:
 def check(words: Words, model: ModelFacts, *, gpu_memory: int | None = None) -> Iterator[Finding]:
     """Yield findings about the model's sizes. ``gpu_memory``: bytes of the smallest GPU of the service."""
     sizes = sizes_of(words)
+    if sizes is None:
+        return
     for flag, identity, severity, message, hint in (
         *_heads(model, sizes),
         *_experts(words, model, sizes),

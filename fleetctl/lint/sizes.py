@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fleetctl.engines.sglang.argv import Kind
 from fleetctl.lint.words import Words
 
 COUNTED = (
@@ -39,12 +40,34 @@ class Sizes:
         return max(1, self.tp // max(1, self.attn_dp * self.attn_cp))
 
 
-def sizes_of(words: Words) -> Sizes:
+class UnclearError(Exception):
+    """A size was given a value that is none: what stands in its place would be invented."""
+
+
+def clear(sizes: Sizes | None) -> Sizes:
+    """Return the sizes. Raises UnclearError where there are none."""
+    if sizes is None:
+        raise UnclearError
+    return sizes
+
+
+def _unclear(words: Words) -> bool:
+    flags = words.schema.flags
+    counted = {flags[s].dest for s in COUNTED if s in flags}
+    wrong = (flags.get(p.flag) for p in words.parsed.problems if p.kind in (Kind.VALUE, Kind.COUNT))
+    return any(flag is not None and flag.dest in counted for flag in wrong)
+
+
+def sizes_of(words: Words) -> Sizes | None:
     """Return the sizes that a command line asks for; what is below 1 (``flags`` tells of it) counts as 1.
+
+    None where one has a value that is no number: nothing can be said of sums with it.
 
     Up to 0.5.21 ``--enable-dp-attention`` turns ``--dp-size`` into attention DP; from 0.5.22 on
     ``--attn-dp-size`` says it, and the old pair still works.
     """
+    if _unclear(words):
+        return None
     dp = _size(words, "--dp-size")
     attn_dp = _size(words, "--attn-dp-size")
     if words.value("--enable-dp-attention") is True and dp > 1:

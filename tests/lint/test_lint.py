@@ -6,13 +6,15 @@ import dataclasses
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from fleetctl.config import lintable
-from fleetctl.engines.sglang import schema
+from fleetctl.engines.sglang import history, schema
 from fleetctl.lint import Finding, ModelFacts, allowances, lint_profile, settle, void
+from fleetctl.lint import flags as lint_flags
 
 CASES = Path(__file__).parent / "cases"
 
@@ -118,3 +120,13 @@ def test_a_flag_that_a_prefix_now_stands_for_is_told() -> None:
 
         found = lint_profile(Profile("x", "/m", {name[2:]: "1"}), flags)
         assert "in silence" in " ".join(f.message for f in found if f.id == "removed-flag"), name
+
+
+def test_a_ring_of_successors_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = {
+        "--a": SimpleNamespace(use="--b"),
+        "--b": SimpleNamespace(use="--c"),
+        "--c": SimpleNamespace(use="--b"),
+    }
+    monkeypatch.setattr(history, "flag", ring.get)
+    assert lint_flags.successor(schema.load("0.5.23"), "--a") is None
