@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fleetctl.remote import apply, files, lock, places, records, revisions, shell
+from fleetctl.remote import apply, files, lock, places, records, revisions, shell, unit
 from fleetctl.remote.agent import AgentError
 from tests.remote.conftest import Systemctl
 
@@ -207,6 +207,34 @@ def test_a_client_that_is_gone_before_the_restart_changes_nothing(
     assert caught.value.fields["exit_code"] == 130
     assert settled(host_root) == {}
     assert not any(" restart " in line for line in systemctl.asked)
+
+
+def test_what_systemd_had_read_is_read_again_when_the_files_are_taken_back(
+    host_root: Path, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = host_root / "etc/systemd/system" / UNIT
+    there.write_text("old unit")
+    seen: list[str] = []
+    reload_, ask = unit.reload_units, unit.systemctl
+
+    def systemctl_(*args: str, timeout: float = 20.0) -> shell.Done:
+        if args == ("daemon-reload",):
+            seen.append(there.read_text())
+        return ask(*args, timeout=timeout)
+
+    def reload_units() -> None:
+        seen.append(there.read_text())
+        reload_()
+
+    def broken(_name: str) -> None:
+        raise AgentError("broken", "between the reload and the restart")
+
+    monkeypatch.setattr(unit, "reload_units", reload_units)
+    monkeypatch.setattr(unit, "systemctl", systemctl_)
+    monkeypatch.setattr(unit, "reset_failed", broken)
+    with pytest.raises(AgentError):
+        run(plan(host_root))
+    assert seen == ["[Service]\n", "old unit"]
 
 
 def test_a_file_that_changed_since_the_plan_stops_it(host_root: Path, systemctl: Systemctl) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -66,6 +67,66 @@ def test_it_can_be_broken_for_a_reason_that_is_written_down(taken: lock.Lock) ->
     other = lock.acquire("main", who("t2"), force="ann is on holiday")
     assert "ann is on holiday" in Path(places.AUDIT).read_text()
     other.release()
+
+
+def test_broken_by_name_it_is_written_down_whose_it_was_and_who_took_it(taken: lock.Lock) -> None:
+    found = lock.VERBS["break"]({"service": "main", "by": "bob@hall", "reason": "ann left"}, None)
+    assert found["broken"]["who"] == "ann@desk"
+    (line,) = Path(places.AUDIT).read_text().splitlines()
+    told = json.loads(line)
+    assert (told["do"], told["by"], told["why"]) == ("break-lock", "bob@hall", "ann left")
+    assert told["from"]["who"] == "ann@desk"
+    assert not taken.held()
+
+
+def test_while_it_is_held_it_beats(host_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "BEAT", 0.02)
+    held = lock.acquire("main", who())
+    beat, old = Path(places.LOCKS) / "main" / "beat", time.time() - lock.TTL - 1
+    os.utime(beat, (old, old))
+    until = time.monotonic() + 30
+    while lock.living("main") is None and time.monotonic() < until:
+        time.sleep(0.01)
+    assert lock.living("main") is not None, "a holder that lives has lost its lock"
+    held.release()
+
+
+class Client:
+    """Somebody who waits for the lock, and leaves after so many looks."""
+
+    def __init__(self, patience: int) -> None:
+        self.patience = patience
+        self.told: list[dict[str, Any]] = []
+
+    def cancelled(self) -> bool:
+        self.patience -= 1
+        return self.patience < 0
+
+    def emit(self, event: dict[str, Any]) -> None:
+        self.told.append(event)
+
+
+def test_who_waits_for_it_and_leaves_waits_no_more(taken: lock.Lock) -> None:
+    client = Client(2)
+    with pytest.raises(AgentError) as caught:
+        lock.wait_free("main", 60.0, client)
+    assert (caught.value.fields["reference"], caught.value.fields["exit_code"]) == (
+        "interrupted",
+        130,
+    )
+    assert [(e["who"], e["why"]) for e in client.told] == [("ann@desk", "deploy ep8")]
+
+
+def test_who_waits_gets_it_when_its_holder_is_done_and_is_told_whose_it_was(
+    taken: lock.Lock,
+) -> None:
+    done = threading.Timer(0.3, taken.release)
+    done.start()
+    waited = lock.wait_free("main", 60.0, Client(9999))
+    done.join()
+    assert waited is not None
+    assert waited["who"] == "ann@desk"
+    assert lock.wait_free("main", 60.0, Client(0)) is None, "a free one is not waited for"
 
 
 @pytest.mark.parametrize("how", ["break", "force", "come back"])

@@ -100,8 +100,10 @@ def test_before_the_restart_the_next_agent_takes_all_back(
     with monkeypatch.context() as dying:
         DEATHS[death](dying)
         deploy()
+    systemctl.log.unlink(missing_ok=True)
     undo.repair("main")
     assert settled(host_root) == OLD
+    assert systemctl.asked[-1].endswith(" daemon-reload"), "systemd starts from what it read last"
     assert records.last_launch("main") is None, "what was taken back was no launch"
     assert revisions.newest("main") is None
     assert not undo.pending("main")
