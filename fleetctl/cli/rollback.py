@@ -11,7 +11,6 @@ from fleetctl.cli import app as root
 from fleetctl.cli import options, overrides, show
 from fleetctl.cli.app import new_app
 from fleetctl.cli.selectors import Everything, chosen
-from fleetctl.errors import Exit
 
 if TYPE_CHECKING:
     from fleetctl.apply.deploy import Deployment
@@ -51,6 +50,7 @@ def rollback(
     from fleetctl.cli.deploy_view import View
     from fleetctl.config.site import load_site
     from fleetctl.fleet import rollback as road
+    from fleetctl.fleet.fanout import common_exit
     from fleetctl.model.fleet import Profile
 
     site = load_site()
@@ -83,5 +83,4 @@ def rollback(
     typed = (lambda _: False) if as_json else show.type_name
     go = [t for t in targets if str(t) in wishes]
     ends = road.carry_out(go, wishes, view.tell, confirm, view.done, typed)
-    codes = {int(e.exit_code) for _, e in faults} | {int(e.code) for e in ends}
-    return codes.pop() if len(codes) == 1 else int(Exit.NEGATIVE)
+    return common_exit([int(e.exit_code) for _, e in faults] + [int(e.code) for e in ends])
