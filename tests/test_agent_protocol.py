@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from fleetctl.errors import RemoteError
+from fleetctl.errors import RemoteError, UnreachableError
 from fleetctl.model.fleet import Host
+from fleetctl.transport import local
 from fleetctl.transport.agent import Agent
 from fleetctl.transport.local import LocalConnection
 
@@ -23,3 +26,17 @@ def test_a_missing_interpreter_is_named() -> None:
     with pytest.raises(RemoteError) as caught, Agent(LocalConnection(host)) as agent:
         agent.call("agent.nothing")
     assert caught.value.reference == "no-python"
+
+
+def test_a_session_that_ended_leaves_word_of_what_to_do_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(local.LocalChannel, "wait", lambda *_: None)  # as over ssh: no status
+    host = Host(name="here", address="localhost", transport="local", python=str(python))
+    with pytest.raises(UnreachableError) as caught, Agent(LocalConnection(host)) as agent:
+        agent.call("agent.nothing")
+    assert (caught.value.reference, caught.value.where) == ("connection-lost", "here")
+    assert "look before you repeat it" in caught.value.hint

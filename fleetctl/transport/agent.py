@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from fleetctl.errors import Exit, FleetError, RemoteError, UnreachableError
+from fleetctl.transport import faults
 from fleetctl.transport.base import Channel, Connection
 from fleetctl.transport.payload import BOOTSTRAP, OPTIONS, payload
 
@@ -200,7 +201,7 @@ class Agent:
                 hint="install python3 (3.8 or newer), or set python: in the inventory",
             )
         if rc is None or rc < 0:
-            return UnreachableError("connection-lost", "the session ended", where=host.name)
+            return faults.lost(host.name)
         return RemoteError(
             "agent-died", f"the agent ended with status {rc}", where=host.name,
             context=tuple(said.splitlines()[-5:]),
