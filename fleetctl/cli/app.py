@@ -158,27 +158,38 @@ def new_app(help_text: str = "", **options: Any) -> typer.Typer:
 def run(args: list[str] | None = None) -> int:
     """Run one command line and return its exit code. Faults are shown on standard error."""
     argv = sys.argv[1:] if args is None else args
+    own = argv[: argv.index("--")] if "--" in argv else argv  # what follows is a host's command
+    as_json = "--json" in own
     try:
         outcome = root(args=argv, standalone_mode=False, prog_name="fleetctl")
     except FleetError as error:
-        report(error, as_json="--json" in argv)
+        report(error, as_json=as_json)
         return int(error.exit_code)
     except (CtrlCError, KeyboardInterrupt):
-        return _interrupted(as_json="--json" in argv)
+        return _interrupted(as_json=as_json)
     except SystemExit as leaving:  # Typer's own answer to a broken pipe
         if leaving.code != 1:
             raise
         return _reader_gone()
     except OSError as error:
-        return of_os_error(error, as_json="--json" in argv)
+        return of_os_error(error, as_json=as_json)
     except Exception as error:
         if hasattr(error, "exit_code") and hasattr(error, "show"):  # Typer's own usage errors
-            error.show()
+            _usage(error, as_json=as_json)
             return int(error.exit_code)
         if type(error).__name__ == "Abort":
-            return _interrupted(as_json="--json" in argv)
-        return _unexpected(error, as_json="--json" in argv)
+            return _interrupted(as_json=as_json)
+        return _unexpected(error, as_json=as_json)
     return outcome if isinstance(outcome, int) else int(Exit.OK)
+
+
+def _usage(error: Any, *, as_json: bool) -> None:
+    """Show what Typer has against a command line."""
+    if not as_json:
+        error.show()
+        return
+    path = error.ctx.command_path if getattr(error, "ctx", None) else "fleetctl"
+    report(FleetError("usage", error.format_message(), hint=f"{path} -h"), as_json=True)
 
 
 def of_os_error(error: OSError, *, as_json: bool) -> int:
