@@ -295,12 +295,13 @@ class Roller:
             "ready": list(state.of(Place.READY)),
             "unchanged": list(state.of(Place.UNCHANGED)),
             "failed": list(state.of(Place.FAILED)),
+            "starting": list(state.of(Place.STARTING)),
             "untouched": list(state.of(Place.PENDING)),
             "rolled_back": self.rolled_back,
             "seconds": round(time.monotonic() - began, 3),
         }
         audit.write({"do": "rollout", "summary": f"{done}: {state.why}" if state.why else done} | {
-            k: event[k] for k in ("ready", "failed", "untouched")
+            k: event[k] for k in ("ready", "failed", "starting", "untouched")
         })  # fmt: skip
         return event
 
@@ -312,6 +313,8 @@ def _place(outcome: Outcome) -> Place:
     if outcome.state == State.UNCHANGED:
         well = outcome.more.get("status") in (None, "ready")
         return Place.UNCHANGED if well else Place.FAILED
+    if outcome.state == State.INTERRUPTED:  # before its restart all was taken back
+        return Place.STARTING if outcome.invocation_id else Place.PENDING
     return Place.FAILED
 
 

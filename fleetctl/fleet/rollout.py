@@ -22,6 +22,7 @@ class Place(StrEnum):
     READY = "ready"
     UNCHANGED = "unchanged"  # had this configuration already, and serves
     FAILED = "failed"
+    STARTING = "starting"  # restarted, and its watch was interrupted
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,9 +108,10 @@ def _rollout_lines(event: Mapping[str, Any]) -> list[str]:
         ("ready", "changed and ready"),
         ("unchanged", "had it already"),
         ("failed", "failed"),
+        ("starting", "still starting"),
         ("untouched", "not touched"),
     ):
-        if event[name]:
+        if event.get(name):
             lines.append(f"  {text:<18} {', '.join(event[name])}")
     for where, number in event["rolled_back"].items():
         lines.append(f"  {'back at revision':<18} {number} on {where}")

@@ -18,6 +18,7 @@ from fleetctl.fleet.hooks import Hooks
 from fleetctl.fleet.rolling import Road, Roller
 from fleetctl.fleet.rollout import Limits
 from fleetctl.model.fleet import Host, Profile, Service, Target
+from fleetctl.report.deploy import rolling_line
 
 TARGETS = [
     Target(Host(name=n, address="localhost", transport="local"), Service(name="main"))
@@ -170,6 +171,26 @@ def test_unchanged_counts_as_well_only_where_it_serves(bench: Bench) -> None:
     _, report, code = bench.run(Limits())
     assert (report["unchanged"], report["failed"]) == (["a/main"], ["b/main"])
     assert (report["untouched"], code) == (["c/main"], Exit.NEGATIVE)
+
+
+@pytest.mark.parametrize(
+    ("invocation", "starting", "untouched"),
+    [("i", ["a/main"], ["b/main", "c/main"]), (None, [], ["a/main", "b/main", "c/main"])],
+    ids=["after its restart", "before it"],
+)
+def test_a_host_whose_watch_is_interrupted_has_not_failed(
+    bench: Bench, invocation: str | None, starting: list[str], untouched: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    def deploy(targets: Sequence[Target], *_: object) -> list[Outcome]:
+        name = targets[0].host.name
+        return [Outcome(name, "main", State.INTERRUPTED, invocation_id=invocation)]
+
+    monkeypatch.setattr(together, "deploy", deploy)
+    _, report, code = bench.run(Limits())
+    assert (report["state"], report["failed"], code) == ("interrupted", [], Exit.INTERRUPTED)
+    assert (report["starting"], report["untouched"]) == (starting, untouched)
+    assert ("still starting" in rolling_line(report)) is bool(starting)
 
 
 def test_a_host_that_cannot_be_reached_is_known_before_anything_stops(bench: Bench) -> None:
