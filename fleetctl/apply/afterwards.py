@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fleetctl.apply.session import Session, Sink
+from fleetctl.apply.session import Interrupted, Session, Sink
 from fleetctl.errors import Exit, FleetError, RemoteError, UnreachableError
 from fleetctl.model.fleet import Target
 
@@ -15,6 +15,7 @@ class EitherError(UnreachableError):
 
 
 AGAIN = "run the same command again"
+EITHER = "the host has its old launch or the new one, whole"
 
 
 def invocation_of(
@@ -39,7 +40,7 @@ def invocation_of(
     args = {"service": target.service.name, "launch": launch, "lock": dict(lock)}
     try:
         found = session.call("apply.settle", args, timeout=seconds)["invocation_id"]
-    except UnreachableError as error:
+    except (UnreachableError, Interrupted) as error:
         raise _unknown(target, error) from lost
     if found is None:
         raise _old(target, lost) from lost
@@ -65,11 +66,17 @@ def _old(target: Target, lost: FleetError) -> FleetError:
 
 def _unknown(target: Target, error: FleetError) -> FleetError:
     if error.exit_code == Exit.INTERRUPTED:
-        return error
+        return FleetError(
+            "interrupted", f"interrupted while the connection was lost: {EITHER}",
+            where=str(target), hint=_which(target), exit_code=Exit.INTERRUPTED,
+        )  # fmt: skip
     return EitherError(
         error.reference,
-        f"the connection was lost on the way and does not come back ({error.message}): "
-        "the host has its old launch or the new one, whole",
+        f"the connection was lost on the way and does not come back ({error.message}): {EITHER}",
         where=str(target),
-        hint=f"`fleetctl status {target}` says which once it answers; then {AGAIN}",
+        hint=_which(target),
     )
+
+
+def _which(target: Target) -> str:
+    return f"`fleetctl status {target}` says which once it answers; then {AGAIN}"

@@ -11,7 +11,7 @@ from typing import Any
 from fleetctl.apply import afterwards, audit, collector, evidence, locking
 from fleetctl.apply.outcome import Outcome, State, state_of
 from fleetctl.apply.prepare import Prepared, prepare
-from fleetctl.apply.session import Event, Session
+from fleetctl.apply.session import Event, Interrupted, Session
 from fleetctl.apply.watching import watch, watch_args
 from fleetctl.apply.wish import Wish, token
 from fleetctl.clock import SystemClock, rfc3339
@@ -115,7 +115,10 @@ class Deployment:
             "limits": self.wish.limits(),
             "boot_id": prepared.facts.boot_id,
         } | self.watch_more  # fmt: skip
-        result = watch(self.session, args, self.tell)
+        try:
+            result = watch(self.session, args, self.tell)
+        except Interrupted:  # between two words of its host: what was restarted is restarted
+            return self._outcome(State.INTERRUPTED, error="interrupted", invocation_id=invocation)
         return self._settle(result, invocation)
 
     def _push(self, prepared: Prepared) -> list[dict[str, Any]]:
@@ -219,6 +222,8 @@ class Deployment:
 
     def failed(self, error: FleetError) -> Outcome:
         """Return the outcome of a fault."""
+        if isinstance(error, Interrupted) and not error.hint:
+            error.hint = "nothing was restarted: the host has its old launch"
         first = error.errors[0] if isinstance(error, ManyErrors) else error
         outcome = self._outcome(state_of(error), error=first.reference)
         outcome.fault = error

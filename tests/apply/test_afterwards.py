@@ -69,6 +69,14 @@ def test_without_a_way_back_it_is_not_guessed(when: str) -> None:
     assert "fleetctl status lab-01" in caught.value.hint
 
 
-def test_ctrl_c_on_the_way_back_is_that() -> None:
-    with pytest.raises(Interrupted):
-        find_out(Asked(None, Interrupted("lab-01")), LOST)
+@pytest.mark.parametrize(
+    "session",
+    [Asked(None, Interrupted("lab-01")), Asked(Interrupted("lab-01"))],
+    ids=["on the way back", "while the host is asked"],
+)
+def test_ctrl_c_meanwhile_is_that_and_not_guessed_either(session: Asked) -> None:
+    with pytest.raises(FleetError) as caught:
+        find_out(session, LOST)
+    assert (caught.value.reference, caught.value.exit_code) == ("interrupted", 130)
+    assert "old launch or the new one" in caught.value.message
+    assert "fleetctl status" in caught.value.hint
