@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -205,3 +206,14 @@ def test_a_fingerprint_is_ssh_keygen_s(tmp_path: Path) -> None:
         check=True,
     )
     assert said.stdout.split()[1] == hostkeys.fingerprint(key.split()[1])
+
+
+def test_several_programs_that_add_at_once_lose_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "known_hosts"
+    code = "import sys; from fleetctl.transport import hostkeys as k; w, p = sys.argv[1:]\n"
+    code += "for n in range(25): k.add(p, f'{w}-{n} ssh-ed25519 AAAA')"
+    started = [
+        subprocess.Popen([sys.executable, "-c", code, who, str(path)]) for who in ("a", "b", "c")
+    ]
+    assert [process.wait(120) for process in started] == [0, 0, 0]
+    assert len(set(path.read_text().splitlines())) == 75
