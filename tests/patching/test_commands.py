@@ -116,7 +116,7 @@ def test_push_status_revert_history(run: Run, scratch: Scratch) -> None:
     assert (code, out) == (0, "here/main: no patch is applied\n")
     code, out, _ = run("history", "here", "--json")
     (line,) = objects(out)
-    assert [h["event"] for h in line["history"]] == ["push", "revert"]
+    assert [h["event"] for h in line["history"]] == ["push", "renew", "revert"]
     assert line["history"][0]["why"] == "a test"
     assert run("status", "here")[1] == "here/main: no patches\n"
 
