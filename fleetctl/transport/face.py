@@ -7,9 +7,7 @@ from typing import Any
 
 from fleetctl.errors import UnreachableError
 from fleetctl.transport.lean import paramiko
-from fleetctl.transport.ssh import SshConnection
-
-TRIES, PAUSE = 20, 0.1  # seconds: a session that has ended may count for another moment
+from fleetctl.transport.ssh import PAUSES, SshConnection
 
 
 def fabric_over(connection: SshConnection) -> Any:
@@ -44,14 +42,14 @@ def interactive(connection: SshConnection, command: str | None, *, terminal: boo
         return int(session.run(command, pty=terminal, warn=True, in_stream=in_stream).exited)
 
     with fabric_over(connection) as session:
-        for _ in range(TRIES):
+        for pause in PAUSES:  # a session that has ended may count for another moment
             try:
                 return begin(session)
             except UnexpectedExit as error:
                 return int(error.result.exited)
             except paramiko.ChannelException as error:
                 refused = error
-            time.sleep(PAUSE)
+            time.sleep(pause)
         raise UnreachableError(
             "session-refused", f"no more sessions: {refused.text}", where=connection.host.name,
             hint="MaxSessions in its sshd_config limits them",

@@ -47,10 +47,9 @@ class Spare:
                 self._shell = self._start()
             self._ran = True
 
-    def end(self) -> bool:
-        """Give it up, since it takes one of the sessions that a server allows. Return whether there was one."""
+    def end(self) -> None:
+        """Give it up, since it takes one of the sessions that a server allows."""
         with self._lock:
             shell, self._shell = self._shell, None
         if shell is not None:
             shell.close()
-        return shell is not None

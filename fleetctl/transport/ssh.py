@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 GRACE_SECONDS = 0.5
 STOP_SECONDS = 3.0
+PAUSES = (0.0, *(0.1,) * 20)  # seconds between questions for a session that was refused
 HANDSHAKE_TRIES = 3
 
 # Its first line says which session to end; sshd made this shell the leader of one.
@@ -251,16 +252,19 @@ class SshConnection:
 
     def open(self, command: str, timeout: float = 30.0) -> SshChannel:
         """Start a shell command line; ``timeout`` is seconds for the start."""
-        return self._twice(lambda: self._start(command, None).opened(Deadline(timeout)))
+        return self._until_taken(lambda: self._start(command, None).opened(Deadline(timeout)))
 
-    def _twice(self, start: Callable[[], T]) -> T:
+    def _until_taken(self, start: Callable[[], T]) -> T:
         """Ask again when refused: the server counts a session until it has dealt with its end."""
-        try:
-            return start()
-        except UnreachableError as error:
-            if error.reference != "session-refused":
-                raise
-            return self._twice(start) if self._spare.end() else start()
+        for pause in PAUSES:
+            try:
+                return start()
+            except UnreachableError as error:
+                if error.reference != "session-refused":
+                    raise
+            self._spare.end()
+            time.sleep(pause)
+        return start()
 
     def _start(self, command: str, stdin: bytes | None) -> SshChannel:
         spare = self._spare.take(command)
@@ -284,7 +288,7 @@ class SshConnection:
         Raises UnreachableError ``command-timeout`` (its processes are ended), ``connection-lost``;
         RemoteError ``sudo-password`` where a ``sudo -n`` in front is refused.
         """
-        result = self._twice(lambda: self._exec(command, stdin, timeout, on_output))
+        result = self._until_taken(lambda: self._exec(command, stdin, timeout, on_output))
         if result.rc < 0:
             raise self.ended()
         if command.startswith("sudo -n"):
