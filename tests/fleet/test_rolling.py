@@ -12,8 +12,8 @@ from fleetctl.apply import audit, standing, together
 from fleetctl.apply.outcome import Outcome, State
 from fleetctl.apply.wish import Wish
 from fleetctl.clock import FakeClock
-from fleetctl.errors import Exit, FleetError, UnreachableError
-from fleetctl.fleet import rolling
+from fleetctl.errors import Exit, FleetError, RefusedError, UnreachableError
+from fleetctl.fleet import rollback, rolling
 from fleetctl.fleet.hooks import Hooks
 from fleetctl.fleet.rolling import Road, Roller
 from fleetctl.fleet.rollout import Limits
@@ -39,12 +39,13 @@ class Bench:
         self.told: list[Event] = []
         self.tell: Callable[[Event], None] = self.told.append
         self.during: Callable[[], None] = lambda: None
+        self.rollback = False
 
     def run(self, limits: Limits, drain: str = "") -> tuple[dict[str, Outcome], Event, int]:
         say = f"$HOST $STATE >> {self.words}"
         hooks = Hooks(drain or f"echo drain {say}", f"echo undrain {say}")
         roller = Roller(
-            TARGETS, Wish(Profile(name="tp8", model="/models/tiny")), Road(limits, hooks), lambda e: self.tell(e),
+            TARGETS, Wish(Profile(name="tp8", model="/models/tiny")), Road(limits, hooks, rollback=self.rollback), lambda e: self.tell(e),
             lambda _: None, lambda _: True, clock=FakeClock(),
         )  # fmt: skip
         outcomes, report = roller.run()
@@ -163,6 +164,29 @@ def test_one_bad_look_at_a_canary_is_no_verdict(bench: Bench, one: Status) -> No
     bench.looks = [one, seen("ready"), one]
     _, report, code = bench.run(Limits(soak=60))
     assert (report["state"], report["ready"], code) == ("done", ["a/main", "b/main", "c/main"], 0)
+
+
+@pytest.mark.parametrize(
+    ("end", "back"),
+    [(State.FAILED_START, True), (State.HUNG, True), (State.READY, False), (State.LOCKED, False)],
+)
+def test_only_a_host_whose_new_launch_failed_goes_back(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, end: State, back: bool
+) -> None:
+    asked: list[list[str]] = []
+
+    def wishes(targets: Sequence[Target], *_: object) -> tuple[dict[str, Wish], list[Any]]:
+        asked.append([str(t) for t in targets])
+        return {}, [(targets[0], RefusedError("no-revision", "none is kept"))]
+
+    monkeypatch.setattr(rollback, "wishes", wishes)
+    bench.ends["a"] = end
+    bench.rollback = True
+    bench.run(Limits(canary=False, batch=3))
+    assert asked == ([["a/main"]] if back else [])
+    assert [e["state"] for e in bench.told if e["event"] == "rolled-back"] == (
+        ["not-possible"] if back else []
+    )
 
 
 def test_unchanged_counts_as_well_only_where_it_serves(bench: Bench) -> None:
