@@ -10,6 +10,7 @@ IDS = frozenset({
     "graph-idle", "heads-divide", "layers-divide", "lora-sizes", "memory-kv", "memory-rest", "memory-weights",
     "missing-model", "no-experts", "nodes-divide", "nvls-multicast", "nvls-unchecked", "padding-compile",
     "pipeline-speculative", "quantization-differs", "refused-flag", "removed-flag", "repeated-flag",
+    "secret-in-the-open",
     "speculative-alone", "speculative-dp-attention", "speculative-draft", "speculative-set", "speculative-topk",
     "tbo-backend", "tls-pair", "unknown-allow", "unknown-env", "unknown-flag",
     "wrong-choice", "wrong-count", "wrong-value",

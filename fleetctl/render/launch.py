@@ -76,6 +76,7 @@ def render(
     _refuse(profile)
     settings = unit.settings(profile.unit)
     flags, env = _merged(profile, target, version or "")
+    in_the_open.refuse(flags, profile.origins)
     paths = _Paths(target.service.name)
     argv = [profile.python, "-m", "sglang.launch_server"]
     argv += ["--model-path", profile.model, "--port", str(target.service.port)]

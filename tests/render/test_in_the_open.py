@@ -1,10 +1,14 @@
-"""A secret that is given as a plain value is told before anything is written."""
+"""A secret that is given as a plain value is refused or told before anything is written."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from fleetctl.model.fleet import Host, Profile, SecretRef, Service, Target
+from fleetctl.errors import ConfigError
+from fleetctl.model.fleet import Host, Origin, Profile, SecretRef, Service, Target
 from fleetctl.render import render
 
 TARGET = Target(Host("h", "a"), Service("main", 30000))
@@ -15,10 +19,18 @@ def told(profile: Profile) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("flag", ["api-key", "admin-api-key", "ssl-keyfile-password"])
-def test_a_flag_in_the_open(flag: str) -> None:
-    (line,) = told(Profile("p", "/m", flags={flag: "sk-4711"}))
-    assert line.startswith(f"--{flag} is given in the open")
-    assert "sk-4711" not in line
+@pytest.mark.parametrize("place", ["profile", "host"])
+def test_no_command_line_carries_a_secret(flag: str, place: str) -> None:
+    given: dict[str, Any] = {place: {flag: "sk-4711"}}
+    origins = {f"flags.{flag}": Origin(f"--set {flag}=sk-4711")}
+    profile = Profile("p", "/m", flags=given.get("profile", {}), origins=origins)
+    host = replace(TARGET.host, flags=tuple(given.get("host", {}).items()))
+    with pytest.raises(ConfigError) as caught:
+        render(profile, replace(TARGET, host=host))
+    assert caught.value.reference == "secret-in-the-open"
+    assert flag in caught.value.hint
+    assert caught.value.where == f"--set {flag}"
+    assert "sk-4711" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["HF_TOKEN", "OPENAI_API_KEY", "DB_PASSWORD"])
