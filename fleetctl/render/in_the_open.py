@@ -20,10 +20,10 @@ def flags(given: Mapping[str, Any]) -> list[str]:
 
 def fault(name: str) -> tuple[str, str]:
     """Return what is wrong with such a flag, and how to go on."""
+    reference = f"secrets: {{flags: {{{name}: {{env: VARIABLE}}}}}}"
     return (
         f"--{name} is a secret: in a command line every user of the host reads it",
-        f"give it by reference, secrets: {{flags: {{{name}: {{env: VARIABLE}}}}}}, and change it: "
-        "what was written here may be in a shell's history",
+        f"give it by reference, {reference}; a key that was written openly should be changed",
     )
 
 

@@ -168,6 +168,6 @@ def test_what_is_there_and_no_file_is_written_to_as_it_is(tmp_path: Path) -> Non
     write.write_bytes(tmp_path / "file", b"\xff")
     assert (tmp_path / "file").read_bytes() == b"\xff"
     for place in (tmp_path / "file/below", tmp_path, Path("/proc/no-such/x")):
-        with pytest.raises(ConfigError, match="director|exists"):
+        with pytest.raises(ConfigError, match=r"director|exists"):
             write.write_bytes(place, b"x")
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
