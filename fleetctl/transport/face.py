@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from fleetctl.errors import UnreachableError
+from fleetctl.transport import faults
 from fleetctl.transport.lean import paramiko
 from fleetctl.transport.ssh import PAUSES, SshConnection
 
@@ -50,7 +50,4 @@ def interactive(connection: SshConnection, command: str | None, *, terminal: boo
             except paramiko.ChannelException as error:
                 refused = error
             time.sleep(pause)
-        raise UnreachableError(
-            "session-refused", f"no more sessions: {refused.text}", where=connection.host.name,
-            hint="MaxSessions in its sshd_config limits them",
-        ) from refused  # fmt: skip
+        raise faults.no_more_sessions(connection.host.name, refused.text) from refused

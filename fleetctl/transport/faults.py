@@ -54,6 +54,16 @@ def dropped(where: str, reason: str) -> UnreachableError:
     )
 
 
+def no_more_sessions(where: str, reason: str) -> UnreachableError:
+    """Return the fault of a server that is logged in to and opens no further session."""
+    return UnreachableError(
+        "session-refused",
+        f"no more sessions: {reason}",
+        where=where,
+        hint="MaxSessions in its sshd_config limits them",
+    )
+
+
 def lost(where: str, reason: str = "the session ended") -> UnreachableError:
     """Return the fault of a session that was there and is gone."""
     return UnreachableError(

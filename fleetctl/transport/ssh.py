@@ -158,10 +158,7 @@ class SshChannel:
     def _check(self) -> None:
         error = self._session.refusal
         if isinstance(error, paramiko.ChannelException):
-            raise UnreachableError(
-                "session-refused", f"no more sessions: {error.text}", where=self._name,
-                hint="MaxSessions in its sshd_config limits them",
-            ) from error  # fmt: skip
+            raise faults.no_more_sessions(self._name, error.text) from error
 
     def send(self, data: bytes) -> None:
         """Write all of it to the command's standard input."""
