@@ -7,7 +7,7 @@ from fleetctl.lint import conflicts, flags, modelsize, variables
 from fleetctl.lint.finding import Finding, Severity, blocking, settle
 from fleetctl.lint.modelsize import ModelFacts
 from fleetctl.lint.remarks import allowances, void
-from fleetctl.lint.words import Words, words_of
+from fleetctl.lint.words import words_of
 from fleetctl.model.fleet import Profile
 from fleetctl.render import in_the_open
 
@@ -39,7 +39,7 @@ def lint_profile(
     multicast. What is None is not checked.
     """
     words = words_of(profile, schema)
-    found = [*_model(profile, schema), *_secrets(words)]
+    found = [*_model(profile, schema), *_secrets(profile)]
     found += [*flags.check(words), *variables.check(words)]
     found += conflicts.check(words, gpus=gpus, multicast=multicast)
     if model is not None:
@@ -60,11 +60,16 @@ def _model(profile: Profile, schema: Schema) -> list[Finding]:
     ]
 
 
-def _secrets(words: Words) -> list[Finding]:
-    given = words.profile.flags
-    wheres = {n: words.where(n).removesuffix(f"={given[n]}") for n in in_the_open.flags(given)}
+def _secrets(profile: Profile) -> list[Finding]:
     return [
-        Finding("secret-in-the-open", Severity.ERROR, message, f"--{name}", where, hint, fault=True)
-        for name, where in wheres.items()
-        for message, hint in (in_the_open.fault(name),)
+        Finding(
+            "secret-in-the-open",
+            Severity.ERROR,
+            e.message,
+            f"--{name}",
+            e.where,
+            e.hint,
+            fault=True,
+        )
+        for name, e in in_the_open.faults(profile.flags, profile.origins)
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fleetctl.errors import ConfigError
@@ -13,27 +13,31 @@ FLAGS = ("api-key", "admin-api-key", "ssl-keyfile-password")
 _VARIABLE = re.compile(r".*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)")
 
 
-def flags(given: Mapping[str, Any]) -> list[str]:
-    """Return the flags whose plain value would stand in the unit, in records and in ps."""
-    return [n for n in FLAGS if isinstance(given.get(n), str) and given[n]]
-
-
-def fault(name: str) -> tuple[str, str]:
-    """Return what is wrong with such a flag, and how to go on."""
-    reference = f"secrets: {{flags: {{{name}: {{env: VARIABLE}}}}}}"
-    return (
-        f"--{name} is a secret: in a command line every user of the host reads it",
-        f"give it by reference, {reference}; a key that was written openly should be changed",
-    )
+def faults(
+    given: Mapping[str, Any], origins: Mapping[str, Origin]
+) -> Iterator[tuple[str, ConfigError]]:
+    """Yield each flag whose plain value would stand in the unit, in records and in ps, with its fault."""
+    for name in FLAGS:
+        value = given.get(name)
+        if not isinstance(value, str) or not value:
+            continue
+        origin = origins.get(f"flags.{name}")
+        reference = f"secrets: {{flags: {{{name}: {{env: VARIABLE}}}}}}"
+        yield (
+            name,
+            ConfigError(
+                "secret-in-the-open",
+                f"--{name} is a secret: in a command line every user of the host reads it",
+                where=origin.where.removesuffix(f"={value}") if origin else "",  # as of --set
+                hint=f"give it by reference, {reference}; a key that was written openly should be changed",
+            ),
+        )
 
 
 def refuse(given: Mapping[str, Any], origins: Mapping[str, Origin]) -> None:
-    """Raise ConfigError ``secret-in-the-open`` for the first of them."""
-    for name in flags(given):
-        origin = origins.get(f"flags.{name}")
-        where = origin.where.removesuffix(f"={given[name]}") if origin else ""  # as of --set
-        message, hint = fault(name)
-        raise ConfigError("secret-in-the-open", message, where=where, hint=hint)
+    """Raise the first of them: ConfigError ``secret-in-the-open``."""
+    for _, fault in faults(given, origins):
+        raise fault
 
 
 def warnings(profile: Profile) -> tuple[str, ...]:
