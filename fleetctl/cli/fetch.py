@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fleetctl.cli import patch_notes, show
+from fleetctl.cli import options, patch_notes, show
 from fleetctl.cli.app import new_app
 from fleetctl.cli.selectors import Everywhere, Selectors, patterns_of
-from fleetctl.cli.spans import at_least
 from fleetctl.errors import FleetError, UsageError
 
 if TYPE_CHECKING:
@@ -33,12 +32,7 @@ def fetch(
     everything: Everywhere = False,
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Where to put it.")] = Path(),
     limit: Annotated[int, typer.Option(metavar="MIB", min=1, help="Cut a file there.")] = 4096,
-    connect_timeout: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS", parser=at_least(0.1), help="For the way in, login included."
-        ),
-    ] = 10.0,
+    connect_timeout: options.ConnectTimeout = 10.0,
     workers: Annotated[int, typer.Option(min=1, max=500, help="Hosts at once.")] = 50,
     as_json: Annotated[
         bool, typer.Option("--json", help="A JSON line a host, as they finish.")
@@ -61,7 +55,7 @@ def fetch(
     def work(host: Host) -> Fetched:
         def heard(stderr: bytes) -> bytes:
             own, found = noted(stderr)
-            notes.extend((f"{host.name}/{service}", (note,)) for service, note in found)
+            notes.extend(patch_notes.of_host(host.name, found))
             return own
 
         connection = connect(host, connect_timeout, ask=len(hosts) == 1)

@@ -6,18 +6,10 @@ from typing import Annotated
 
 import typer
 
-from fleetctl.cli import complete
+from fleetctl.cli.selectors import argument
 from fleetctl.cli.spans import at_least
 
-Hosts = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="[HOST…]",
-        show_default=False,
-        autocompletion=complete.hosts,
-        help="HOST, HOST/SERVICE, a glob, a range as in b300-[01-04], or @GROUP.",
-    ),
-]
+Hosts = Annotated[list[str], argument("[HOST…]")]
 
 # --- what is asked, and of whom ---
 
@@ -39,6 +31,15 @@ LockWait = Annotated[
 ]
 BreakLock = Annotated[
     str, typer.Option("--break-lock", metavar="REASON", help="Take the lock from who holds it.")
+]
+ConnectTimeout = Annotated[
+    float,
+    typer.Option(
+        "--connect-timeout",
+        metavar="SECONDS",
+        parser=at_least(0.1),
+        help="For the way in, login included.",
+    ),
 ]
 JsonLines = Annotated[bool, typer.Option("--json", help="Print JSON lines.")]
 JsonEach = Annotated[bool, typer.Option("--json", help="Print a JSON line for each.")]

@@ -11,6 +11,13 @@ if TYPE_CHECKING:
     from fleetctl.model.facts import PatchNote
 
 
+def of_host(
+    name: str, found: Iterable[tuple[str, PatchNote]]
+) -> list[tuple[str, tuple[PatchNote, ...]]]:
+    """Return a host's notes, each with its service, as ``tell`` takes them."""
+    return [(f"{name}/{service}", (note,)) for service, note in found]
+
+
 def tell(found: Iterable[tuple[str, tuple[PatchNote, ...]]]) -> None:
     """Say every note of targets; those that differ in the hour alone are said once, the first to end."""
     seen = [(target, note) for target, notes in found for note in notes]

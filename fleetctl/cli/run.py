@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from fleetctl.cli import complete, patch_notes, show
+from fleetctl.cli import complete, options, patch_notes, show
 from fleetctl.cli.app import new_app
 from fleetctl.cli.selectors import patterns_of
 from fleetctl.cli.spans import at_least
@@ -66,12 +66,7 @@ def run(
             metavar="SECONDS", parser=at_least(0.1), help="End the command after that long [600]."
         ),
     ] = None,
-    connect_timeout: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS", parser=at_least(0.1), help="For the way in, login included."
-        ),
-    ] = 10.0,
+    connect_timeout: options.ConnectTimeout = 10.0,
     workers: Annotated[int, typer.Option(min=1, max=500, help="Hosts at once.")] = 50,
     stream: Annotated[
         bool, typer.Option("--stream", help="Show lines as they come, each with its host.")
@@ -144,7 +139,7 @@ def _show(
         quiet = 0.0
         outcome = _outcome(*item)
         codes.append(outcome.exit_code)
-        noted += [(f"{outcome.host}/{service}", (note,)) for service, note in outcome.patches]
+        noted += patch_notes.of_host(outcome.host, outcome.patches)
         awaited.answered(outcome)
         if as_json:
             show.json_line(_json(outcome))

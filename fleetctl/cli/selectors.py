@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,15 +13,18 @@ if TYPE_CHECKING:
     from fleetctl.config.site import Site
     from fleetctl.model.fleet import Target
 
-Selectors = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="[SELECTOR]...",
+
+def argument(metavar: str) -> Any:
+    """Return the argument that names hosts, under the name that a command has for them."""
+    return typer.Argument(
+        metavar=metavar,
         autocompletion=complete.hosts,
         help="HOST, HOST/SERVICE, a glob, a range as in b300-[01-04], or @GROUP.",
         show_default=False,
-    ),
-]
+    )
+
+
+Selectors = Annotated[list[str], argument("[SELECTOR]...")]
 Everything = Annotated[bool, typer.Option("--all", help="Every service of every host.")]
 Everywhere = Annotated[bool, typer.Option("--all", help="Every host of the inventory.")]
 

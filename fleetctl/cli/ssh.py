@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fleetctl.cli import complete, patch_notes
+from fleetctl.cli import complete, options, patch_notes
 from fleetctl.cli.app import new_app
-from fleetctl.cli.spans import at_least
 from fleetctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,12 +33,7 @@ def ssh(
             metavar="-- COMMAND…", help="Instead of a shell, with a terminal of its own."
         ),
     ] = None,
-    connect_timeout: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS", parser=at_least(0.1), help="For the way in, login included."
-        ),
-    ] = 10.0,
+    connect_timeout: options.ConnectTimeout = 10.0,
 ) -> int:
     """Open a shell on a host, through jump hosts, keys and agent as the inventory says."""
     from fleetctl.fleet.run import command_text
@@ -75,8 +69,7 @@ def _tell(connection: Connection) -> None:
     """Say which patches the host has, before the terminal is its own."""
     from fleetctl.fleet.run import patches_of
 
-    name = connection.host.name
-    patch_notes.tell((f"{name}/{service}", (note,)) for service, note in patches_of(connection))
+    patch_notes.tell(patch_notes.of_host(connection.host.name, patches_of(connection)))
 
 
 def _not_utf_8(text: str) -> bool:
