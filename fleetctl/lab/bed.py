@@ -100,9 +100,8 @@ def _add(lab: Lab, hosts: Sequence[HostSpec]) -> Lab:
 
 
 def _start(lab: Lab, host: LabHost, wanted: dict[str, list[Path]]) -> Lab:
-    running = (
-        host.container is not None and host.container.alive()
-    )  # its PID 1 may be still to come
+    # Not by its PID 1, which may be still to come.
+    running = host.container is not None and host.container.alive()
     stack = wanted.get(host.name) or layers.ensure(host.spec, quiet)
     root = container.mount(lab, host, stack)
     if running:

@@ -218,10 +218,8 @@ class Bisect:
                 phase=hunted.phase,
                 signature=hunted.signature,
             )
-        except (
-            RemoteError
-        ) as error:  # what it told before stands; the next launch waits for its end
-            if error.reference != SILENT:
+        except RemoteError as error:
+            if error.reference != SILENT:  # what it told before stands; the next launch waits
                 raise
 
     def _words(self, trial: Trial) -> str:
